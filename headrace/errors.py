@@ -1,0 +1,61 @@
+"""One root class, one class per stage, a stable code, the place, and a hint."""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Root of every error a user can meet.
+
+    `code` is stable across releases, `place` says where (a stream, an operator, a position in the
+    query text), `hint` says what to do about it.
+    """
+
+    stage = "headrace"
+
+    def __init__(self, code: str, message: str, *, place: str = "", hint: str = "") -> None:
+        self.code = code
+        self.message = message
+        self.place = place
+        self.hint = hint
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = f" (at {self.place})" if self.place else ""
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{where}{hint}"
+
+
+class TimeError(HeadraceError):
+    """Bounds, heartbeats, clocks: a time that cannot be."""
+
+    stage = "time"
+
+
+class ExpressionError(HeadraceError):
+    """An expression that does not type or does not compile."""
+
+    stage = "expression"
+
+
+class PlanError(HeadraceError):
+    """A plan that has no meaning."""
+
+    stage = "plan"
+
+
+class GraphError(HeadraceError):
+    """A query graph that cannot be built or changed as asked."""
+
+    stage = "graph"
+
+
+class ScheduleError(HeadraceError):
+    """A strategy, table or break node that does not exist."""
+
+    stage = "schedule"
+
+
+class InputError(HeadraceError):
+    """A batch that the engine cannot take."""
+
+    stage = "input"

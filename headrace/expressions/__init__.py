@@ -1,0 +1,1 @@
+"""Typed expression trees and their compilation to Arrow kernels."""

@@ -1,0 +1,1 @@
+"""Rows in motion: batches, arcs, registers, row stores."""

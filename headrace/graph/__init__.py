@@ -1,0 +1,1 @@
+"""The query graph and the engine that runs it."""

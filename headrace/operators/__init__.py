@@ -1,0 +1,1 @@
+"""The algebra, one operator per file."""

@@ -1,0 +1,1 @@
+"""Who runs next: rules, tables, strategies."""

@@ -1,0 +1,13 @@
+"""Schemas are Arrow schemas: one type system from the file to the kernel."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+Schema = pa.Schema
+DataType = pa.DataType
+
+
+def concat_schemas(left: Schema, right: Schema) -> Schema:
+    """The columns of `left`, then those of `right`; names must be disjoint."""
+    return pa.schema([*left, *right])

@@ -1,0 +1,1 @@
+"""The oracle, arrivals and contracts that tests stand on."""

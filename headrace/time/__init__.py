@@ -1,0 +1,1 @@
+"""Application time: clocks, bounds, heartbeats, punctuations."""

@@ -1,0 +1,19 @@
+"""The time domain: int64 ticks, with the two ends reserved.
+
+A heartbeat of `MIN_TIME` promises nothing; one of `MAX_TIME` promises that nothing more comes. A row's
+validity `[start, end)` with `end == MAX_TIME` is open: it lasts until it is withdrawn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIN_TIME: Final = -(2**63)
+MAX_TIME: Final = 2**63 - 1
+
+
+def plus(time: int, ticks: int) -> int:
+    """`time + ticks`, held inside the domain: the two ends absorb."""
+    if time in (MIN_TIME, MAX_TIME):
+        return time
+    return max(MIN_TIME, min(MAX_TIME, time + ticks))
