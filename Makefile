@@ -1,0 +1,61 @@
+# Bare `make` lists the targets. Every target sets up what it needs; the second run finds it done.
+
+VENV   := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+READY  := $(VENV)/.installed
+
+# More for pytest, as in: make test ARGS="-k union -x"
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.PHONY: help setup test lint format bench demo clean distclean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint and benchmarks need
+
+$(READY): pyproject.toml scripts/ensure-venv
+	@scripts/ensure-venv $(VENV)
+	@echo "Installing Headrace and its tools in $(VENV) ..."
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench]'
+	@touch $@
+
+# Nothing needs Spark yet, so a machine without Java is told and goes on.
+WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
+	|| echo "Going on without Java: nothing in Headrace needs Spark yet." >&2
+
+test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+lint: $(READY) ## Check format, lint, types and the direction of imports
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy --strict headrace
+	$(VENV)/bin/lint-imports --no-logo
+
+format: $(READY) ## Rewrite the code as lint wants it, where that is safe
+	$(VENV)/bin/ruff check --fix-only .
+	$(VENV)/bin/ruff format .
+
+bench: $(READY) ## Run every benchmark, then print each value beside its floor
+	@rm -f benchmarks/out/*.json
+	@status=0; for file in benchmarks/*_bench.py; do \
+		[ -e "$$file" ] || continue; \
+		name=$$(basename "$$file" .py); echo "== $$name"; \
+		$(PYTHON_IN_VENV) -m benchmarks.$$name || status=1; \
+	done; \
+	$(PYTHON_IN_VENV) -m benchmarks.report || status=1; \
+	exit $$status
+
+demo: $(READY) ## Run the demonstration
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m examples.demo
+
+clean: ## Remove caches, builds and benchmark results
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the virtual environment too
+	rm -rf $(VENV)
