@@ -1,0 +1,196 @@
+"""`+ - * / %` and unary minus, typed as in Spark SQL.
+
+Integers meet in the wider of the two types, decimals in Spark's precision and scale, `/` of integers is a double,
+`%` takes the sign of the dividend. Division by zero is NULL, of floats too. **Overflow is NULL**, as in Spark's
+`try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream, as Spark with ANSI does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.expressions import arrow
+from headrace.expressions.bound import Bound, Call, Constant, Datum, Kernel, Vector, call
+from headrace.expressions.casts import cast, in_canonical_type
+from headrace.expressions.casts.numeric import guarded
+from headrace.expressions.types import MAX_PRECISION, as_decimal, common_type, family, is_numeric, mismatch
+from headrace.expressions.values import WIDE, as_float, as_scaled, in_range
+
+FIT: Final[dict[str, Callable[[pa.DataType, Any], Any]]] = {
+    "integer": in_range,
+    "float": as_float,
+    "decimal": as_scaled,
+}
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    """What is left after dividing towards zero; a float infinity leaves NaN."""
+    if isinstance(left, float):
+        return math.fmod(left, right) if math.isfinite(left) and not math.isnan(right) else math.nan
+    if isinstance(left, Decimal):
+        return WIDE.remainder(left, right)
+    return left - right * (abs(left) // abs(right)) * (1 if (left < 0) == (right < 0) else -1)
+
+
+def _naive(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda of, left, right: FIT[family(of)](of, operation(left, right))
+
+
+def _naive_unless_zero(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda of, left, right: None if right == 0 else FIT[family(of)](of, operation(left, right))
+
+
+def _checked(name: str) -> Callable[[Call], Vector]:
+    """Floats cannot overflow, integers are checked, decimals go through Arrow where its result type is Spark's."""
+    plain, checked = arrow.direct(name), guarded(arrow.direct(f"{name}_checked"))
+    ways = {"float": plain, "integer": checked, "decimal": guarded(_decimal_vector(name))}
+    return lambda call: ways[family(call.type)](call)
+
+
+def _decimal_vector(name: str) -> Callable[[Call], Vector]:
+    def lower(call: Call) -> Vector:
+        exact = SCALES[name](*(each.type for each in call.args)) if name in SCALES else (0, 0)
+        return arrow.function(name) if exact == (call.type.precision, call.type.scale) else arrow.rowwise(call)
+
+    return lower
+
+
+def _nonzero(call: Call) -> Vector:
+    """The divisor with NULL in place of zero; a divisor known to be no zero is left alone."""
+    divisor = call.args[1]
+    if isinstance(divisor, Constant):
+        return lambda datum: datum
+    is_zero, zero, of = arrow.function("equal"), pa.scalar(0, divisor.type), divisor.type
+    return lambda datum: arrow.null_where(is_zero(datum, zero), of, datum)
+
+
+def _divide(call: Call) -> Vector:
+    if family(call.type) == "decimal":
+        return arrow.rowwise(call)
+    divide, divisor = arrow.function("divide"), _nonzero(call)
+    return lambda left, right: divide(left, divisor(right))
+
+
+def _modulo(call: Call) -> Vector:
+    """NumPy's C remainder, on views; Arrow before 24 has none."""
+    if family(call.type) == "decimal":
+        return arrow.rowwise(call)
+    of = call.type
+
+    def run(left: Datum, right: Datum) -> pa.Array:
+        numerator, keep = arrow.operand(left)
+        denominator, valid = arrow.operand(right)
+        valid = valid & keep & (denominator != 0)
+        with np.errstate(all="ignore"):
+            found = np.fmod(numerator, np.where(denominator == 0, 1, denominator).astype(denominator.dtype))
+        return arrow.from_numpy(of, found, np.broadcast_to(valid, found.shape))
+
+    return run
+
+
+def _negate(call: Call) -> Vector:
+    return NEGATIONS[family(call.type)](call)
+
+
+NEGATIONS: Final[dict[str, Callable[[Call], Vector]]] = {
+    "float": arrow.direct("negate"),
+    "decimal": arrow.direct("negate"),
+    "integer": guarded(arrow.direct("negate_checked")),
+}
+Digits = tuple[int, int]
+NEGATE: Final = Kernel("-", lambda of, value: FIT[family(of)](of, -value), _negate)
+
+
+def _whole(of: pa.DataType) -> int:
+    digits: int = of.precision - of.scale
+    return digits
+
+
+def _sum_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    scale = max(left.scale, right.scale)
+    return max(_whole(left), _whole(right)) + scale + 1, scale
+
+
+def _product_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    return left.precision + right.precision + 1, left.scale + right.scale
+
+
+def _quotient_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    scale = max(6, left.scale + right.precision + 1)
+    return _whole(left) + right.scale + scale, scale
+
+
+def _remainder_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    scale = max(left.scale, right.scale)
+    return max(1, min(_whole(left), _whole(right)) + scale), scale
+
+
+SCALES: Final[dict[str, Callable[[pa.DataType, pa.DataType], Digits]]] = {
+    "add": _sum_digits,
+    "subtract": _sum_digits,
+    "multiply": _product_digits,
+    "divide": _quotient_digits,
+    "modulo": _remainder_digits,
+}
+KERNELS: Final[dict[str, Kernel]] = {
+    "+": Kernel("add", _naive(lambda left, right: _wide("add", left, right)), _checked("add")),
+    "-": Kernel("subtract", _naive(lambda left, right: _wide("subtract", left, right)), _checked("subtract")),
+    "*": Kernel("multiply", _naive(lambda left, right: _wide("multiply", left, right)), _checked("multiply")),
+    "/": Kernel("divide", _naive_unless_zero(lambda left, right: _wide("divide", left, right)), _divide),
+    "%": Kernel("modulo", _naive_unless_zero(_remainder), _modulo),
+}
+PYTHON: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "add": lambda left, right: left + right,
+    "subtract": lambda left, right: left - right,
+    "multiply": lambda left, right: left * right,
+    "divide": lambda left, right: left / right,
+}
+
+
+def _wide(name: str, left: Any, right: Any) -> Any:
+    """Python's own operator, decimals with digits to spare."""
+    return getattr(WIDE, name)(left, right) if isinstance(left, Decimal) else PYTHON[name](left, right)
+
+
+def decimal_type(precision: int, scale: int) -> pa.DataType:
+    """Spark's bounded decimal: beyond 38 digits the fraction gives way, but keeps 6 digits if it had them."""
+    if precision <= MAX_PRECISION:
+        return pa.decimal128(precision, scale)
+    room = MAX_PRECISION - (precision - scale)
+    return pa.decimal128(MAX_PRECISION, max(room, min(scale, 6)))
+
+
+def _as_decimal(bound: Bound) -> Bound:
+    """A literal integer needs only the digits that it has."""
+    if isinstance(bound, Constant) and isinstance(bound.value, int):
+        return cast(bound, pa.decimal128(len(str(abs(bound.value))), 0))
+    return cast(bound, as_decimal(bound.type))
+
+
+def arithmetic(op: str, left: Bound, right: Bound) -> Bound:
+    """`left op right` with operands coerced and the result typed."""
+    left, right = in_canonical_type(left), in_canonical_type(right)
+    of = common_type(left.type, right.type)
+    if of is None or not (is_numeric(of) or pa.types.is_null(of)):
+        raise mismatch(f"'{op}'", left.type, right.type)
+    kernel = KERNELS[op]
+    if pa.types.is_decimal(of):
+        left, right = _as_decimal(left), _as_decimal(right)
+        return call(kernel, (left, right), decimal_type(*SCALES[kernel.name](left.type, right.type)))
+    if op == "/" or pa.types.is_null(of):
+        of = pa.float64()
+    return call(kernel, (cast(left, of), cast(right, of)), of)
+
+
+def negate(operand: Bound) -> Bound:
+    """`-operand`."""
+    operand = in_canonical_type(operand)
+    if not is_numeric(operand.type):
+        raise mismatch("unary '-'", operand.type)
+    return call(NEGATE, (operand,), operand.type)

@@ -1,0 +1,68 @@
+"""Python values as SQL literals: their type, their normal form and their text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.errors import ExpressionError
+from headrace.expressions.types import MICROS, sql_name
+
+
+def _integer_type(value: int) -> pa.DataType:
+    return pa.int32() if -(2**31) <= value < 2**31 else pa.int64()
+
+
+def _decimal_type(value: Decimal) -> pa.DataType:
+    exponent = value.as_tuple().exponent
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return pa.decimal128(max(scale, value.adjusted() + 1 + scale, 1), scale)
+
+
+def _timestamp_type(value: dt.datetime) -> pa.DataType:
+    return pa.timestamp("us", "UTC") if value.tzinfo else MICROS
+
+
+INFERRED: Final[dict[type, Callable[[Any], pa.DataType]]] = {
+    type(None): lambda value: pa.null(),
+    bool: lambda value: pa.bool_(),
+    int: _integer_type,
+    float: lambda value: pa.float64(),
+    Decimal: _decimal_type,
+    str: lambda value: pa.string(),
+    dt.datetime: _timestamp_type,
+    dt.date: lambda value: pa.date32(),
+}
+
+TEXT: Final[dict[type, Callable[[Any], str]]] = {
+    type(None): lambda value: "NULL",
+    bool: lambda value: str(value).upper(),
+    str: lambda value: "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'",
+    dt.datetime: lambda value: f"TIMESTAMP '{value}'",
+    dt.date: lambda value: f"DATE '{value}'",
+}
+
+
+def infer(value: object) -> pa.DataType:
+    """The type of a Python value as Spark reads it: `int` is int32 where it fits, else int64."""
+    rule = INFERRED.get(type(value))
+    if rule is None:
+        raise ExpressionError("HR-E007", f"{value!r} is no SQL value", hint="give a plain Python scalar")
+    return rule(value)
+
+
+def normal(value: Any, of: pa.DataType) -> Any:
+    """`value` as Arrow reads it back from a `of`; equal literals thereby hold equal values."""
+    try:
+        return pa.scalar(value, of).as_py()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
+        raise ExpressionError("HR-E007", f"{value!r} is no {sql_name(of)}", hint=str(reason)) from None
+
+
+def text(value: object) -> str:
+    """The literal as SQL writes it."""
+    return TEXT.get(type(value), str)(value)

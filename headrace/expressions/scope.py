@@ -1,0 +1,51 @@
+"""What names mean: the columns of a schema and the functions of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.errors import ExpressionError
+from headrace.expressions.bound import Bound, Input
+
+
+class Rule(Protocol):
+    """How a function takes its arguments: checks and coerces them, and names its kernel."""
+
+    def bind(self, args: tuple[Bound, ...]) -> Bound: ...
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint that names the most similar known name."""
+    close = get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1, cutoff=0.5)
+    spelled = {each.lower(): each for each in known}
+    return f"did you mean {spelled[close[0]]!r}?" if close else otherwise
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns and functions that an expression may name."""
+
+    schema: pa.Schema
+    functions: Mapping[str, Rule]
+
+    def column(self, name: str) -> Input:
+        """The input column called `name`, exactly and only once."""
+        indices = self.schema.get_all_field_indices(name)
+        if len(indices) == 1:
+            return Input(name, indices[0], self.schema.field(indices[0]).type)
+        if indices:
+            raise ExpressionError("HR-E008", f"column {name!r} is ambiguous", hint="qualify or rename it")
+        columns = f"columns: {', '.join(self.schema.names)}"
+        raise ExpressionError("HR-E001", f"no column {name!r}", hint=nearest(name, self.schema.names, columns))
+
+    def function(self, name: str) -> Rule:
+        """The function called `name`, in any case."""
+        found = self.functions.get(name.lower())
+        if found is None:
+            raise ExpressionError("HR-E002", f"no function {name!r}", hint=nearest(name, self.functions))
+        return found

@@ -1,0 +1,197 @@
+"""The SQL types, as Arrow types, and which type two of them meet in.
+
+Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else is `other` and can only be
+carried, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is its unit.
+Where Spark's legacy and ANSI rules differ the lossless one is taken (integer with float32 meets in float64).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.errors import ExpressionError
+
+MAX_PRECISION: Final = 38
+MICROS: Final = pa.timestamp("us")
+
+NAMES: Final[dict[str, pa.DataType]] = {
+    "null": pa.null(),
+    "void": pa.null(),
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "tinyint": pa.int8(),
+    "int8": pa.int8(),
+    "short": pa.int16(),
+    "smallint": pa.int16(),
+    "int16": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "int32": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "decimal": pa.decimal128(10, 0),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "date": pa.date32(),
+    "date32": pa.date32(),
+    "timestamp": MICROS,
+    "timestamp_ntz": MICROS,
+}
+
+SQL_NAMES: Final[dict[pa.DataType, str]] = {
+    pa.null(): "void",
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.date32(): "date",
+    MICROS: "timestamp",
+}
+
+INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+FAMILIES: Final[tuple[tuple[str, Callable[[pa.DataType], bool]], ...]] = (
+    ("null", pa.types.is_null),
+    ("boolean", pa.types.is_boolean),
+    ("integer", pa.types.is_signed_integer),
+    ("float", pa.types.is_floating),
+    ("decimal", pa.types.is_decimal128),
+    ("string", pa.types.is_string),
+    ("date", pa.types.is_date32),
+    ("timestamp", pa.types.is_timestamp),
+)
+NUMERIC: Final = frozenset({"integer", "float", "decimal"})
+INTEGER_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+CANONICAL: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.date64(): pa.date32(),
+}
+_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
+
+
+def family(of: pa.DataType) -> str:
+    """The name of the family that `of` belongs to."""
+    return next((name for name, holds in FAMILIES if holds(of)), "other")
+
+
+def is_numeric(of: pa.DataType) -> bool:
+    return family(of) in NUMERIC
+
+
+def canonical(of: pa.DataType) -> pa.DataType:
+    """The type that a column of type `of` is computed in: signed, microseconds, plain strings."""
+    if pa.types.is_timestamp(of):
+        return pa.timestamp("us", of.tz)
+    if pa.types.is_dictionary(of):
+        return canonical(of.value_type)
+    return CANONICAL.get(of, of)
+
+
+def type_named(name: str) -> pa.DataType:
+    """The type that SQL calls `name`: `double`, `decimal(10,2)`, `int64`, …"""
+    found = _DECIMAL.fullmatch(name.strip())
+    if found:
+        return pa.decimal128(int(found[1]), int(found[2] or 0))
+    known = NAMES.get(name.strip().lower())
+    if known is None:
+        raise ExpressionError("HR-E006", f"no type is called {name!r}", hint=f"types: {', '.join(sorted(NAMES))}")
+    return known
+
+
+def sql_name(of: pa.DataType) -> str:
+    """What SQL calls `of`."""
+    if pa.types.is_decimal128(of):
+        return f"decimal({of.precision},{of.scale})"
+    return SQL_NAMES.get(of, str(of))
+
+
+def mismatch(what: str, *types: pa.DataType, hint: str = "") -> ExpressionError:
+    """The error of an operation that has no meaning on `types`; its place is filled in by the node."""
+    shown = ", ".join(sql_name(each) for each in types)
+    return ExpressionError("HR-E004", f"{what} is not defined on ({shown})", hint=hint or "write an explicit CAST")
+
+
+def as_decimal(of: pa.DataType) -> pa.DataType:
+    """The decimal type that holds every value of an integer or decimal type."""
+    return of if pa.types.is_decimal(of) else pa.decimal128(INTEGER_DIGITS[of], 0)
+
+
+def _integers(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    return max(left, right, key=lambda each: each.bit_width)
+
+
+def _floats(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    return pa.float32() if left == right == pa.float32() else pa.float64()
+
+
+def _decimals(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Digits before the point win over digits after it when both do not fit."""
+    left, right = as_decimal(left), as_decimal(right)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    scale = max(0, min(max(left.scale, right.scale), MAX_PRECISION - whole))
+    return pa.decimal128(min(MAX_PRECISION, whole + scale), scale)
+
+
+def _timestamps(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    return pa.timestamp("us", left.tz if left.tz == right.tz else "UTC")
+
+
+def _right(_: pa.DataType, right: pa.DataType) -> pa.DataType:
+    return right
+
+
+MEETS: Final[dict[tuple[str, str], Callable[[pa.DataType, pa.DataType], pa.DataType]]] = {
+    ("integer", "integer"): _integers,
+    ("float", "integer"): lambda left, right: pa.float64(),
+    ("float", "float"): _floats,
+    ("decimal", "integer"): _decimals,
+    ("decimal", "decimal"): _decimals,
+    ("decimal", "float"): lambda left, right: pa.float64(),
+    ("date", "timestamp"): _right,
+    ("timestamp", "timestamp"): _timestamps,
+}
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds the values of both, or None where SQL has none without a CAST."""
+    left, right = sorted((canonical(left), canonical(right)), key=family)
+    if pa.types.is_null(left) or left == right:
+        return right
+    if pa.types.is_null(right):
+        return left
+    meet = MEETS.get((family(left), family(right)))
+    return meet(left, right) if meet else None
+
+
+def common_of(what: str, types: Iterable[pa.DataType]) -> pa.DataType:
+    """The common type of all, or the error that says that `what` has none."""
+    types = list(types)
+
+    def meet(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+        found = common_type(left, right)
+        if found is None:
+            raise mismatch(what, *types)
+        return found
+
+    return reduce(meet, types, pa.null())

@@ -1,0 +1,184 @@
+"""An arc: one physical buffer between operators, one cursor per reader (Bai et al., Figure 7).
+
+A fork is therefore one buffer with several cursors (the paper's dummy buffers); items leave when the last
+reader has passed them. Items are batches and in-band punctuations, in order. The arc's `heartbeat` is that
+of its tail: every row still to be appended has a start > `heartbeat`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from headrace.flow.batch import Batch
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MIN_TIME
+
+Item = Batch | Punctuation
+
+
+class Arc:
+    """A queue of items with a read cursor per reader."""
+
+    __slots__ = ("_base", "_items", "_readers", "heartbeat", "rows_in")
+
+    def __init__(self) -> None:
+        self._items: deque[Item] = deque()
+        self._base = 0
+        self._readers: list[Reader] = []
+        self.heartbeat = MIN_TIME
+        self.rows_in = 0
+
+    def reader(self) -> Reader:
+        """A new cursor, at the tail: it sees what is appended from now on."""
+        reader = Reader(self, self._base + len(self._items))
+        self._readers.append(reader)
+        return reader
+
+    def close(self, reader: Reader) -> None:
+        """Forget a cursor; what only it had not read leaves."""
+        self._readers.remove(reader)
+        self.trim()
+
+    def append(self, batch: Batch) -> None:
+        """Add rows at the tail; the heartbeat moves to just before the last of them."""
+        if len(batch) == 0:
+            return
+        self.rows_in += len(batch)
+        self.heartbeat = max(self.heartbeat, batch.last - 1)
+        for reader in self._readers:
+            reader.rows += len(batch)
+        if self._readers:
+            self._items.append(batch)
+
+    def punctuate(self, punctuation: Punctuation) -> None:
+        """Add an in-band punctuation at the tail."""
+        self.heartbeat = max(self.heartbeat, punctuation.heartbeat)
+        for reader in self._readers:
+            reader.punctuations += 1
+        if self._readers:
+            self._items.append(punctuation)
+
+    def trim(self) -> None:
+        """Drop what every reader has passed."""
+        low = min((r.position for r in self._readers), default=self._base + len(self._items))
+        while self._base < low:
+            self._items.popleft()
+            self._base += 1
+
+    def item(self, position: int) -> Item | None:
+        """The item at an absolute position, or None at the tail."""
+        index = position - self._base
+        return self._items[index] if index < len(self._items) else None
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """The cursors, in order of creation."""
+        return tuple(self._readers)
+
+    def held_rows(self) -> int:
+        """Rows in the buffer, counted once however many readers wait for them."""
+        return max((r.rows for r in self._readers), default=0)
+
+    def held_items(self) -> int:
+        """Tuples in the buffer as the papers count them: rows and punctuations."""
+        return max((r.rows + r.punctuations for r in self._readers), default=0)
+
+    def bytes(self) -> int:
+        """Bytes of the buffered rows."""
+        return sum(i.bytes() for i in self._items if isinstance(i, Batch))
+
+
+@dataclass(eq=False)
+class Reader:
+    """One consumer's view of an arc: the rows and punctuations it has not taken yet."""
+
+    arc: Arc
+    position: int
+    offset: int = 0
+    rows: int = 0
+    punctuations: int = 0
+
+    @property
+    def heartbeat(self) -> int:
+        """The arc's: rows to come are later; rows in the buffer may be earlier."""
+        return self.arc.heartbeat
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to take, rows or punctuations."""
+        return self.rows == 0 and self.punctuations == 0
+
+    def head(self) -> int | None:
+        """The start of the first row not taken yet, or None."""
+        if self.rows == 0:
+            return None
+        position, offset = self.position, self.offset
+        while True:
+            item = self.arc.item(position)
+            assert item is not None
+            if isinstance(item, Batch):
+                return int(item.start[offset])
+            position, offset = position + 1, 0
+
+    def time_at(self, index: int) -> int:
+        """The start of the `index`-th row not taken yet, counted from 0."""
+        position, skip = self.position, self.offset + index
+        while True:
+            item = self.arc.item(position)
+            assert item is not None
+            if isinstance(item, Batch):
+                if skip < len(item):
+                    return int(item.start[skip])
+                skip -= len(item)
+            position += 1
+
+    def take(self, limit: int) -> Item | None:
+        """The next item, at most `limit` rows of it."""
+        item = self.arc.item(self.position)
+        if item is None:
+            return None
+        if not isinstance(item, Batch):
+            self._pass()
+            self.punctuations -= 1
+            return item
+        begin = self.offset
+        stop = min(len(item), begin + limit)
+        self.rows -= stop - begin
+        if stop == len(item):
+            self._pass()
+        else:
+            self.offset = stop
+        return item.slice(begin, stop)
+
+    def take_until(self, time: int, limit: int) -> list[Item]:
+        """Items in order while their rows start at or before `time`, at most `limit` rows.
+
+        Punctuations that stand before such rows, or at the head, are taken too: their promise is already
+        in `heartbeat`.
+        """
+        taken: list[Item] = []
+        while limit > 0:
+            item = self.arc.item(self.position)
+            if item is None:
+                break
+            if isinstance(item, Batch):
+                stop = min(len(item), self.offset + limit)
+                if item.start[stop - 1] > time:
+                    stop = int(item.start.searchsorted(time, side="right"))
+                if stop <= self.offset:
+                    break
+                piece = self.take(stop - self.offset)
+                assert isinstance(piece, Batch)
+                limit -= len(piece)
+                taken.append(piece)
+            else:
+                punctuation = self.take(1)
+                assert punctuation is not None
+                taken.append(punctuation)
+        return taken
+
+    def _pass(self) -> None:
+        self.position += 1
+        self.offset = 0
+        self.arc.trim()

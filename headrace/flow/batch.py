@@ -1,0 +1,130 @@
+"""The unit that flows: rows with their times (`design.md` §3).
+
+A batch of a *stream* is rows that happen at `start`. A batch of a *relation* is a list of signed
+intervals: an element with `sign` +1 puts one copy of its row into the relation in [start, end), one
+with `sign` −1 takes one copy out of it in [start, end). `end == MAX_TIME` is open: lasting until a
+withdrawal with the same row and the same end. A relation's content at an instant is the sum of the
+signs of the elements that cover it, row by row; no sum is ever negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Times = npt.NDArray[np.int64]
+Signs = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows in order of `start`.
+
+    `end` is None on streams. `sign` is None where every element is +1, the common case. `arrival` is the
+    wall-clock instant at which the newest row behind each row entered, None where nobody measures.
+    """
+
+    data: pa.RecordBatch
+    start: Times
+    end: Times | None = None
+    sign: Signs | None = None
+    arrival: Times | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def first(self) -> int:
+        """The earliest start."""
+        return int(self.start[0])
+
+    @property
+    def last(self) -> int:
+        """The latest start."""
+        return int(self.start[-1])
+
+    def slice(self, begin: int, stop: int) -> Self:
+        """Rows begin … stop − 1, sharing memory."""
+        if begin == 0 and stop == len(self.start):
+            return self
+        cut = slice(begin, stop)
+        return type(self)(
+            self.data.slice(begin, stop - begin),
+            self.start[cut],
+            None if self.end is None else self.end[cut],
+            None if self.sign is None else self.sign[cut],
+            None if self.arrival is None else self.arrival[cut],
+        )
+
+    def filter(self, mask: Mask) -> Self:
+        """Rows where `mask` holds."""
+        if mask.all():
+            return self
+        return type(self)(
+            self.data.filter(pa.array(mask)),
+            self.start[mask],
+            None if self.end is None else self.end[mask],
+            None if self.sign is None else self.sign[mask],
+            None if self.arrival is None else self.arrival[mask],
+        )
+
+    def take(self, indices: Indices) -> Self:
+        """Rows at `indices`; the caller keeps them in order of start."""
+        return type(self)(
+            self.data.take(pa.array(indices)),
+            self.start[indices],
+            None if self.end is None else self.end[indices],
+            None if self.sign is None else self.sign[indices],
+            None if self.arrival is None else self.arrival[indices],
+        )
+
+    def with_data(self, data: pa.RecordBatch) -> Self:
+        """The same times over other columns."""
+        return type(self)(data, self.start, self.end, self.sign, self.arrival)
+
+    def bytes(self) -> int:
+        """Bytes of the rows and their times, as held by this view."""
+        arrays = (self.start, self.end, self.sign, self.arrival)
+        return int(self.data.nbytes) + sum(a.nbytes for a in arrays if a is not None)
+
+    def signs(self) -> Signs:
+        """`sign`, made explicit."""
+        return np.ones(len(self.start), np.int8) if self.sign is None else self.sign
+
+
+def concat(batches: list[Batch]) -> Batch:
+    """The rows of `batches` one after the other; all are streams or all relations."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        pa.concat_batches([b.data for b in batches]),
+        np.concatenate([b.start for b in batches]),
+        _optional([b.end for b in batches]),
+        _concat_signs(batches),
+        _optional([b.arrival for b in batches]),
+    )
+
+
+def _optional(arrays: list[Times | None]) -> Times | None:
+    present = [a for a in arrays if a is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None
+
+
+def _concat_signs(batches: list[Batch]) -> Signs | None:
+    if all(b.sign is None for b in batches):
+        return None
+    return np.concatenate([b.signs() for b in batches])
+
+
+def sort_by_start(batch: Batch) -> Batch:
+    """The same rows in order of start, stable."""
+    start = batch.start
+    if len(start) < 2 or bool(np.all(start[:-1] <= start[1:])):
+        return batch
+    return batch.take(np.argsort(start, kind="stable"))

@@ -1,0 +1,284 @@
+"""Growable columns: append at the tail, read anywhere, forget from the head; each at amortised unit cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from headrace.kernels.gather import gather_bytes
+from headrace.schema import DataType
+
+Indices = npt.NDArray[np.int64]
+_CARRIERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+
+class Buffer:
+    """A NumPy array that grows at the tail and shrinks at the head."""
+
+    __slots__ = ("_array", "_head", "_tail")
+
+    def __init__(self, dtype: npt.DTypeLike, width: int = 0) -> None:
+        shape = (16, width) if width else (16,)
+        self._array = np.empty(shape, dtype)
+        self._head = 0
+        self._tail = 0
+
+    def __len__(self) -> int:
+        return self._tail - self._head
+
+    @property
+    def view(self) -> npt.NDArray[np.generic]:
+        """The live values; valid until the next append or drop."""
+        return self._array[self._head : self._tail]
+
+    def append(self, values: npt.NDArray[np.generic]) -> None:
+        """Add values at the tail."""
+        self.reserve(len(values))
+        self._array[self._tail : self._tail + len(values)] = values
+        self._tail += len(values)
+
+    def extend(self, count: int) -> npt.NDArray[np.generic]:
+        """Add `count` unset values and return the view to write them into."""
+        self.reserve(count)
+        self._tail += count
+        return self._array[self._tail - count : self._tail]
+
+    def drop(self, count: int) -> None:
+        """Forget `count` values at the head."""
+        self._head += count
+
+    def reserve(self, count: int) -> None:
+        """Make room: shift the live values down if half of the space is dead, else double."""
+        if self._tail + count <= len(self._array):
+            return
+        live = self._tail - self._head
+        if 2 * (live + count) <= len(self._array):
+            target = self._array
+        else:
+            size = max(16, 1 << (live + count).bit_length())
+            target = np.empty((size, *self._array.shape[1:]), self._array.dtype)
+        target[:live] = self._array[self._head : self._tail]
+        self._array, self._head, self._tail = target, 0, live
+
+    def replace(self, values: npt.NDArray[np.generic]) -> None:
+        """Hold just these values."""
+        self._array, self._head, self._tail = values, 0, len(values)
+
+    def bytes(self) -> int:
+        """Bytes held, spare room included."""
+        return int(self._array.nbytes)
+
+
+class Column(ABC):
+    """A growable column of Arrow values."""
+
+    def __init__(self, type: DataType) -> None:
+        self.type = type
+        self._valid: Buffer | None = None
+        self._count = 0
+
+    def append(self, array: pa.Array) -> None:
+        """Add the values of an Arrow array of this type."""
+        if array.null_count and self._valid is None:
+            self._valid = Buffer(np.bool_)
+            self._valid.append(np.ones(self._count, np.bool_))
+        if self._valid is not None:
+            self._valid.append(valid_mask(array))
+        self._count += len(array)
+        self._append(array)
+
+    def take(self, indices: Indices) -> pa.Array:
+        """The values at positions counted from the head."""
+        valid = None if self._valid is None else np.take(self._valid.view, indices)
+        return self._take(indices, _bitmap(valid))
+
+    def drop(self, count: int) -> None:
+        """Forget values at the head."""
+        self._count -= count
+        if self._valid is not None:
+            self._valid.drop(count)
+        self._drop(count)
+
+    def bytes(self) -> int:
+        """Bytes held."""
+        return (0 if self._valid is None else self._valid.bytes()) + self._bytes()
+
+    @abstractmethod
+    def _append(self, array: pa.Array) -> None: ...
+
+    @abstractmethod
+    def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array: ...
+
+    @abstractmethod
+    def _drop(self, count: int) -> None: ...
+
+    @abstractmethod
+    def _bytes(self) -> int: ...
+
+
+class FixedColumn(Column):
+    """Values of 1, 2, 4, 8 or 16 bytes."""
+
+    def __init__(self, type: DataType) -> None:
+        super().__init__(type)
+        self._values = Buffer(_CARRIERS[type.bit_width // 8])
+
+    def _append(self, array: pa.Array) -> None:
+        self._values.append(raw_values(array))
+
+    def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
+        values = np.take(self._values.view, indices)
+        return pa.Array.from_buffers(self.type, len(values), [bitmap, pa.py_buffer(values)])
+
+    def _drop(self, count: int) -> None:
+        self._values.drop(count)
+
+    def _bytes(self) -> int:
+        return self._values.bytes()
+
+
+class BooleanColumn(Column):
+    """One byte a truth value."""
+
+    def __init__(self, type: DataType) -> None:
+        super().__init__(type)
+        self._values = Buffer(np.bool_)
+
+    def _append(self, array: pa.Array) -> None:
+        self._values.append(pc.fill_null(array, pa.scalar(False)).to_numpy(zero_copy_only=False))
+
+    def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
+        bits = _bitmap(np.take(self._values.view, indices))
+        return pa.Array.from_buffers(self.type, len(indices), [bitmap, bits])
+
+    def _drop(self, count: int) -> None:
+        self._values.drop(count)
+
+    def _bytes(self) -> int:
+        return self._values.bytes()
+
+
+class BytesColumn(Column):
+    """Strings and binaries: a heap of bytes with begin and length per value."""
+
+    def __init__(self, type: DataType) -> None:
+        super().__init__(type)
+        self._heap = Buffer(np.uint8)
+        self._forgotten = 0
+        self._begins = Buffer(np.int64)
+        self._lengths = Buffer(np.int64)
+
+    def _append(self, array: pa.Array) -> None:
+        offsets, data = byte_values(array)
+        base = self._forgotten + len(self._heap)
+        self._heap.append(data[offsets[0] : offsets[-1]] if len(offsets) > 1 else data[:0])
+        self._begins.append(offsets[:-1] - offsets[0] + base if len(offsets) > 1 else offsets[:0])
+        self._lengths.append(np.diff(offsets))
+
+    def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
+        lengths = np.asarray(self._lengths.view, np.int64)
+        begins = np.asarray(self._begins.view, np.int64) - self._forgotten
+        offsets = np.zeros(len(indices) + 1, np.int64)
+        np.cumsum(lengths[indices], out=offsets[1:])
+        out = np.empty(int(offsets[-1]), np.uint8)
+        gather_bytes(begins, lengths, np.asarray(self._heap.view, np.uint8), indices, offsets, out)
+        large = pt.is_large_string(self.type) or pt.is_large_binary(self.type)
+        index = offsets if large else offsets.astype(np.int32)
+        buffers = [bitmap, pa.py_buffer(index), pa.py_buffer(out)]
+        return pa.Array.from_buffers(self.type, len(indices), buffers)
+
+    def _drop(self, count: int) -> None:
+        self._begins.drop(count)
+        self._lengths.drop(count)
+        first = int(self._begins.view[0]) if len(self._begins) else self._forgotten + len(self._heap)
+        self._heap.drop(first - self._forgotten)
+        self._forgotten = first
+
+    def _bytes(self) -> int:
+        return self._heap.bytes() + self._begins.bytes() + self._lengths.bytes()
+
+
+class ObjectColumn(Column):
+    """Any other type, as Python values: right, not fast."""
+
+    def __init__(self, type: DataType) -> None:
+        super().__init__(type)
+        self._values = Buffer(np.object_)
+
+    def _append(self, array: pa.Array) -> None:
+        values = np.empty(len(array), np.object_)
+        values[:] = array.to_pylist()
+        self._values.append(values)
+
+    def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
+        return pa.array(list(np.take(self._values.view, indices)), self.type)
+
+    def _drop(self, count: int) -> None:
+        self._values.drop(count)
+
+    def _bytes(self) -> int:
+        return 64 * self._count + self._values.bytes()
+
+
+def column_for(type: DataType) -> Column:
+    """The column that stores values of `type`."""
+    if pt.is_boolean(type):
+        return BooleanColumn(type)
+    if is_bytes(type):
+        return BytesColumn(type)
+    if is_fixed(type):
+        return FixedColumn(type)
+    return ObjectColumn(type)
+
+
+def is_bytes(type: DataType) -> bool:
+    """Whether values are byte strings with offsets."""
+    kinds = (pt.is_string, pt.is_binary, pt.is_large_string, pt.is_large_binary)
+    return any(is_kind(type) for is_kind in kinds)
+
+
+def is_fixed(type: DataType) -> bool:
+    """Whether values are a power-of-two number of whole bytes, up to 16."""
+    try:
+        return bool(pt.is_primitive(type) or pt.is_decimal128(type)) and type.bit_width // 8 in _CARRIERS
+    except ValueError:
+        return False
+
+
+def raw_values(array: pa.Array) -> npt.NDArray[np.generic]:
+    """The fixed-width values as they lie in memory, nulls undefined, zero-copy."""
+    carrier = np.dtype(_CARRIERS[array.type.bit_width // 8])
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array), carrier)
+    return np.frombuffer(buffer, carrier, len(array), array.offset * carrier.itemsize)
+
+
+def byte_values(array: pa.Array) -> tuple[Indices, npt.NDArray[np.uint8]]:
+    """Offsets (int64, length + 1) and bytes of a string or binary array."""
+    large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
+    _, index, data = array.buffers()
+    if index is None or len(array) == 0:
+        return np.zeros(len(array) + 1, np.int64), np.empty(0, np.uint8)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    offsets = np.frombuffer(index, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+    return offsets, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """True where a value is not null."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    mask: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _bitmap(valid: npt.NDArray[np.generic] | None) -> pa.Buffer | None:
+    if valid is None:
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))

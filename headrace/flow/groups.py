@@ -1,0 +1,157 @@
+"""Group keys to dense codes: equal keys, equal codes; null is a key like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
+from headrace.flow.rows import RowStore, bare_rows
+from headrace.flow.state import Chunk
+from headrace.kernels.hashing import EMPTY, find_or_add, insert_codes
+from headrace.schema import Schema
+
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_RESALT = np.int64(-7046029254386353131)
+
+
+class GroupIndex:
+    """The code of a key is the id of its row in `keys`, counted from 0.
+
+    Finding costs one probe a row whatever is held. Where words are hashes, every hit is verified; a key
+    whose word is taken by another moves on to the next word of its own sequence, so codes are exact.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.keys = RowStore(schema)
+        self._exact = is_exact([f.type for f in schema])
+        self._table = _new_table(64)
+        self._used = 0
+        self._null_code = EMPTY
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def codes(self, columns: Sequence[pa.Array], rows: int) -> Codes:
+        """The codes of some keys; new keys get the next ones, in order of first appearance or nearly so."""
+        if not columns:
+            return self._single(rows)
+        encoded = encode_keys(columns, rows)
+        if self._exact and encoded.valid is not None:
+            return self._with_nulls(columns, encoded.words, encoded.valid)
+        return self._resolve(columns, encoded.words)
+
+    def compact(self, keep: Mask) -> Codes:
+        """Forget keys; returns for each old code its new one, EMPTY where forgotten."""
+        remap = np.full(len(keep), EMPTY, np.int64)
+        remap[keep] = np.arange(np.count_nonzero(keep))
+        self.keys.compact(keep)
+        self._reindex()
+        return remap
+
+    def _single(self, rows: int) -> Codes:
+        if len(self.keys) == 0 and rows:
+            self.keys.append(bare_rows(1))
+        return np.zeros(rows, np.int64)
+
+    def _with_nulls(self, columns: Sequence[pa.Array], words: Words, valid: Mask) -> Codes:
+        codes = np.empty(len(words), np.int64)
+        there = np.flatnonzero(valid)
+        codes[there] = self._resolve([c.take(pa.array(there)) for c in columns], words[there])
+        if self._null_code == EMPTY:
+            self._null_code = self._add([pa.nulls(1, c.type) for c in columns])
+        codes[~valid] = self._null_code
+        return codes
+
+    def _resolve(self, columns: Sequence[pa.Array], words: Words) -> Codes:
+        codes = self._place(columns, words)
+        if self._exact:
+            return codes
+        wrong = np.flatnonzero(~equal_rows(columns, self.keys.take(codes), len(codes)))
+        if len(wrong):
+            picked = [c.take(pa.array(wrong)) for c in columns]
+            codes[wrong] = self._resolve(picked, _next_word(words[wrong]))
+        return codes
+
+    def _place(self, columns: Sequence[pa.Array], words: Words) -> Codes:
+        """Find or add each word; the first row of each new word becomes its key."""
+        codes = np.empty(len(words), np.int64)
+        start = self.keys.next
+        done = added = 0
+        while True:
+            room = len(self._table) * 5 // 8 - self._used
+            done, new = find_or_add(self._table, words, codes, done, start + added, room)
+            added += new
+            self._used += new
+            if done == len(words):
+                break
+            self._grow()
+        if added:
+            fresh = np.flatnonzero(codes >= start)
+            _, first = np.unique(codes[fresh], return_index=True)
+            self._add([c.take(pa.array(fresh[first])) for c in columns])
+        return codes
+
+    def _add(self, columns: Sequence[pa.Array]) -> int:
+        return self.keys.append(pa.RecordBatch.from_arrays(list(columns), schema=self.keys.schema))
+
+    def _grow(self) -> None:
+        old = self._table[self._table[:, 1] != EMPTY]
+        self._table = _new_table(2 * len(self._table))
+        words, codes = np.ascontiguousarray(old[:, 0]), np.ascontiguousarray(old[:, 1])
+        insert_codes(self._table, words, codes, np.empty(len(old), np.bool_))
+
+    def _reindex(self) -> None:
+        """Index all keys anew: the code of each is its position."""
+        self._table, self._used, self._null_code = _new_table(2 * len(self.keys) + 64), 0, EMPTY
+        self._index_from(0)
+
+    def _index_from(self, begin: int) -> None:
+        """Index the keys with codes from `begin` on."""
+        codes = np.arange(begin, len(self.keys))
+        columns = self.keys.take(codes)
+        if not columns or not len(codes):
+            return
+        while self._used + len(codes) > len(self._table) * 5 // 8:
+            self._grow()
+        encoded = encode_keys(columns, len(codes))
+        words = encoded.words
+        if self._exact and encoded.valid is not None:
+            self._null_code = int(codes[~encoded.valid][0])
+            words, codes = words[encoded.valid], codes[encoded.valid]
+        self._insert(words, codes)
+
+    def _insert(self, words: Words, codes: Codes) -> None:
+        while len(codes):
+            clashed = np.empty(len(codes), np.bool_)
+            insert_codes(self._table, words, codes, clashed)
+            self._used += int(np.count_nonzero(~clashed))
+            words, codes = _next_word(words[clashed]), codes[clashed]
+
+    def bytes(self) -> int:
+        return self.keys.bytes() + int(self._table.nbytes)
+
+    def changes(self, full: bool) -> Chunk:
+        return self.keys.changes(full)
+
+    def apply(self, chunk: Chunk) -> None:
+        begin = len(self.keys)
+        self.keys.apply(chunk)
+        if chunk["reset"]:
+            self._reindex()
+        else:
+            self._index_from(begin)
+
+
+def _next_word(words: Words) -> Words:
+    return words * _RESALT + 1
+
+
+def _new_table(slots: int) -> npt.NDArray[np.int64]:
+    table = np.zeros((1 << (slots - 1).bit_length(), 2), np.int64)
+    table[:, 1] = EMPTY
+    return table

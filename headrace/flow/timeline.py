@@ -1,0 +1,146 @@
+"""Events that are still to happen: a priority queue over time, for arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+Times = npt.NDArray[np.int64]
+Events = npt.NDArray[np.int64]
+
+
+class Timeline:
+    """Events (time, payload …) as int64 rows, taken out in order of time; equal times in order of entry.
+
+    A list of runs, each sorted by time. New events that come in order after a run extend it, the common
+    case of fixed windows; others start a run of their own, and runs of like size are merged, so an event is
+    moved at most log n times. Events at MAX_TIME never happen and are not kept.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._runs: list[_Run] = []
+        self._taken_to = MIN_TIME
+        self._added: list[Events] = []
+        self._reset = True
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, events: Events) -> None:
+        """Add events, an array of shape (n, width) whose first column is the time."""
+        times = events[:, 0]
+        if len(times) and times.max() == MAX_TIME:
+            events = events[times < MAX_TIME]
+            times = events[:, 0]
+        if len(events) == 0:
+            return
+        if not bool(np.all(times[:-1] <= times[1:])):
+            events = events[np.argsort(times, kind="stable")]
+        self._added.append(events)
+        self._count += len(events)
+        self._place(events)
+
+    def _place(self, events: Events) -> None:
+        for run in reversed(self._runs):
+            if run.last <= events[0, 0]:
+                run.extend(events)
+                return
+        self._runs.append(_Run(events))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            newer = self._runs.pop()
+            self._runs[-1] = _Run(_merge([self._runs[-1].view, newer.view]))
+
+    def next(self) -> int:
+        """The time of the earliest event, or MAX_TIME."""
+        return min((run.first for run in self._runs), default=MAX_TIME)
+
+    def take(self, until: int) -> Events:
+        """Remove and return the events with time ≤ `until`, in order."""
+        self._taken_to = max(self._taken_to, until)
+        pieces = [piece for run in self._runs if len(piece := run.take(until))]
+        self._runs = [run for run in self._runs if len(run)]
+        taken = _merge(pieces) if pieces else np.empty((0, self.width), np.int64)
+        self._count -= len(taken)
+        return taken
+
+    def remap(self, column: int, new: npt.NDArray[np.int64]) -> None:
+        """Replace payload `column` by `new[value]`, when codes were compacted."""
+        for run in self._runs:
+            run.view[:, column] = new[run.view[:, column]]
+        self._added, self._reset = [], True
+
+    def bytes(self) -> int:
+        return sum(run.bytes() for run in self._runs)
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        whole = full or self._reset
+        parts = [run.view for run in self._runs] if whole else self._added
+        pending = [p[p[:, 0] > self._taken_to] for p in parts]
+        events = np.concatenate(pending) if pending else np.empty((0, self.width), np.int64)
+        self._added, self._reset = [], False
+        return {"reset": whole, "taken": self._taken_to, "events": events}
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        if chunk["reset"]:
+            self._runs, self._count = [], 0
+        self.add(chunk["events"])
+        self.take(chunk["taken"])
+        self._added, self._reset = [], False
+
+
+class _Run:
+    """Events in order of time, taken from the front."""
+
+    __slots__ = ("_array", "_head", "_tail")
+
+    def __init__(self, events: Events) -> None:
+        self._array = events.copy()
+        self._head = 0
+        self._tail = len(events)
+
+    def __len__(self) -> int:
+        return self._tail - self._head
+
+    @property
+    def view(self) -> Events:
+        return self._array[self._head : self._tail]
+
+    @property
+    def first(self) -> int:
+        return int(self._array[self._head, 0])
+
+    @property
+    def last(self) -> int:
+        return int(self._array[self._tail - 1, 0])
+
+    def extend(self, events: Events) -> None:
+        if self._tail + len(events) > len(self._array):
+            live = len(self)
+            room = np.empty((max(64, 2 * (live + len(events))), self._array.shape[1]), np.int64)
+            room[:live] = self.view
+            self._array, self._head, self._tail = room, 0, live
+        self._array[self._tail : self._tail + len(events)] = events
+        self._tail += len(events)
+
+    def take(self, until: int) -> Events:
+        count = int(np.searchsorted(self.view[:, 0], until, side="right"))
+        taken = self.view[:count]
+        self._head += count
+        return taken
+
+    def bytes(self) -> int:
+        return int(self._array.nbytes)
+
+
+def _merge(pieces: list[Events]) -> Events:
+    if len(pieces) == 1:
+        return pieces[0]
+    events = np.concatenate(pieces)
+    return events[np.argsort(events[:, 0], kind="stable")]

@@ -1,0 +1,33 @@
+"""Moving variable-length values: what NumPy's take is to fixed-width columns."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+
+@nb.njit("void(int64[:], int64[:], uint8[:], int64[:], int64[:], uint8[:])", cache=True)
+def gather_bytes(
+    begins: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    heap: npt.NDArray[np.uint8],
+    indices: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    out: npt.NDArray[np.uint8],
+) -> None:
+    """Copy value `indices[i]` to `out[offsets[i]:]`."""
+    for i in range(indices.size):
+        source = begins[indices[i]]
+        target = offsets[i]
+        for j in range(lengths[indices[i]]):
+            out[target + j] = heap[source + j]
+
+
+@nb.njit("int64(int64[:], int64, int64)", cache=True)
+def first_above(values: npt.NDArray[np.int64], begin: int, bound: int) -> int:
+    """The first position from `begin` on whose value is > `bound`, or the size."""
+    i = begin
+    while i < values.size and values[i] <= bound:
+        i += 1
+    return i

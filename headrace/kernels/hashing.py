@@ -1,0 +1,120 @@
+"""64-bit hashes of column values, and open-addressing tables from 64-bit keys.
+
+Numba, because Arrow exposes no row hash and NumPy has no hash table: a probe here is one cache miss.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+EMPTY = -1
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B = np.uint64(0x94D049BB133111EB)
+_NULL_HASH = np.uint64(0xD6E8FEB86659FD93)
+
+
+@nb.njit(inline="always")
+def _mix(x: np.uint64) -> np.uint64:
+    x = (x ^ (x >> np.uint64(30))) * _MIX_A
+    x = (x ^ (x >> np.uint64(27))) * _MIX_B
+    return x ^ (x >> np.uint64(31))
+
+
+@nb.njit("void(uint64[:], uint64[:])", cache=True)
+def fold_words(words: npt.NDArray[np.uint64], hashes: npt.NDArray[np.uint64]) -> None:
+    """Fold one 64-bit word per row into the row hashes."""
+    for i in range(words.size):
+        hashes[i] = _mix(hashes[i] * _MULTIPLIER + words[i])
+
+
+@nb.njit("void(int64[:], uint8[:], uint64[:])", cache=True)
+def fold_bytes(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
+) -> None:
+    """Fold one byte string per row, `data[offsets[i]:offsets[i + 1]]`, into the row hashes."""
+    for i in range(offsets.size - 1):
+        begin, stop = offsets[i], offsets[i + 1]
+        h = hashes[i] * _MULTIPLIER + np.uint64(stop - begin)
+        word = np.uint64(0)
+        filled = 0
+        for j in range(begin, stop):
+            word = (word << np.uint64(8)) | np.uint64(data[j])
+            filled += 1
+            if filled == 8:
+                h = _mix(h ^ word) * _MULTIPLIER
+                word = np.uint64(0)
+                filled = 0
+        hashes[i] = _mix(h ^ word)
+
+
+@nb.njit("void(boolean[:], uint64[:])", cache=True)
+def fold_nulls(valid: npt.NDArray[np.bool_], hashes: npt.NDArray[np.uint64]) -> None:
+    """Replace the contribution of null values by one constant."""
+    for i in range(valid.size):
+        if not valid[i]:
+            hashes[i] = _mix(hashes[i] ^ _NULL_HASH)
+
+
+@nb.njit(inline="always")
+def slot_of(key: np.int64, mask: np.int64) -> np.int64:
+    """The home slot of a key in a table of `mask + 1` slots."""
+    h = np.uint64(key) * _MULTIPLIER
+    return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(mask))
+
+
+@nb.njit("UniTuple(int64, 2)(int64[:, :], int64[:], int64[:], int64, int64, int64)", cache=True)
+def find_or_add(
+    table: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    begin: int,
+    next_code: int,
+    room: int,
+) -> tuple[int, int]:
+    """Give each key its code, new keys the codes from `next_code` on; return how far it got and how many are new.
+
+    `table` rows are (key, code), code EMPTY where free. Stops early when `room` new keys are in, so that
+    the caller can grow the table and go on.
+    """
+    mask = table.shape[0] - 1
+    added = 0
+    for i in range(begin, keys.size):
+        key = keys[i]
+        slot = slot_of(key, mask)
+        while True:
+            code = table[slot, 1]
+            if code == EMPTY:
+                if added == room:
+                    return i, added
+                table[slot, 0] = key
+                table[slot, 1] = next_code + added
+                codes[i] = next_code + added
+                added += 1
+                break
+            if table[slot, 0] == key:
+                codes[i] = code
+                break
+            slot = (slot + 1) & mask
+    return keys.size, added
+
+
+@nb.njit("void(int64[:, :], int64[:], int64[:], boolean[:])", cache=True)
+def insert_codes(
+    table: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    clashed: npt.NDArray[np.bool_],
+) -> None:
+    """Put keys with given codes into a table that has room; mark those whose key is there already."""
+    mask = table.shape[0] - 1
+    for i in range(keys.size):
+        slot = slot_of(keys[i], mask)
+        while table[slot, 1] != EMPTY and table[slot, 0] != keys[i]:
+            slot = (slot + 1) & mask
+        clashed[i] = table[slot, 1] != EMPTY
+        if not clashed[i]:
+            table[slot, 0] = keys[i]
+            table[slot, 1] = codes[i]

@@ -1,0 +1,250 @@
+"""What every operator is: the contract between an operator and the graph that runs it.
+
+The graph calls `execute(limit)`; the operator takes items from its input readers, changes its state, and
+appends to its output arc. The graph then reads `yields` and `more` to choose who runs next. An operator has
+no threads, no clock and no I/O. Laws, each checked for every operator by `tests/contract`:
+
+- output rows are in order of start, and later than every heartbeat the operator has passed on;
+- heartbeats passed on never decrease, and are the largest that its inputs' allow;
+- what it emits does not depend on how its input is cut into batches or on `limit`;
+- `restore(snapshot())` into a new instance goes on as the old one would have.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.flow.arc import Arc, Reader
+from headrace.flow.batch import Batch, concat
+from headrace.flow.register import Register
+from headrace.flow.state import Part
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+
+@dataclass(frozen=True)
+class Need:
+    """A heartbeat on input `input` of at least `heartbeat` would let the operator emit something."""
+
+    input: int
+    heartbeat: int
+
+
+class Operator(ABC):
+    """An operator wired into a graph.
+
+    `arity` inputs, one output arc. `idle_waiting_prone`: may hold rows until a heartbeat releases them.
+    `order_sensitive`: its answer depends on rows coming in order of time. `promise` is how a heartbeat
+    leaves it (in-band or along ETS arcs); the graph sets it.
+    """
+
+    arity = 1
+    idle_waiting_prone = False
+    order_sensitive = False
+
+    def __init__(self) -> None:
+        self.inputs: tuple[Reader, ...] = ()
+        self.registers: tuple[Register, ...] = ()
+        self.output = Arc()
+        self.promise: Callable[[int], None] = ignore_heartbeat
+        self.promised = MIN_TIME
+        self.rows_out = 0
+
+    def connect(self, inputs: Sequence[Arc]) -> None:
+        """Attach one reader per input arc."""
+        assert len(inputs) == self.arity, (type(self).__name__, len(inputs), self.arity)
+        self.inputs = tuple(arc.reader() for arc in inputs)
+        self.registers = tuple(Register() for _ in inputs)
+
+    @abstractmethod
+    def execute(self, limit: int) -> int:
+        """Take about `limit` rows (never half an instant where that matters), and return how many."""
+
+    @property
+    @abstractmethod
+    def more(self) -> bool:
+        """Whether executing now would consume or emit something."""
+
+    @property
+    def yields(self) -> bool:
+        """Whether some reader of the output has something to take."""
+        return any(not r.empty for r in self.output.readers)
+
+    def needs(self) -> list[Need]:
+        """What an operator that waits is waiting for; empty where it holds nothing that could be emitted."""
+        return []
+
+    def map_heartbeat(self, heartbeat: int) -> int:
+        """The heartbeat of the output when that of the input is `heartbeat` and nothing is held."""
+        return heartbeat
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """Use a punctuation on attributes other than time; return what may be passed on, if anything."""
+        return None
+
+    def state(self) -> dict[str, Part]:
+        """The parts whose snapshots make up this operator's state, by name."""
+        return {}
+
+    def state_bytes(self) -> int:
+        """Bytes of state, beyond what waits in the input arcs."""
+        return sum(part.bytes() for part in self.state().values())
+
+    def emit(self, batch: Batch) -> None:
+        """Append rows to the output."""
+        if len(batch):
+            self.rows_out += len(batch)
+            self.output.append(batch)
+
+
+class Stateless(Operator):
+    """One input, rows out at once: never waits, in-band punctuations pass through it."""
+
+    @abstractmethod
+    def apply(self, batch: Batch) -> Batch:
+        """The output rows of some input rows."""
+
+    @property
+    def more(self) -> bool:
+        return not self.inputs[0].empty
+
+    def execute(self, limit: int) -> int:
+        item = self.inputs[0].take(limit)
+        if isinstance(item, Batch):
+            self.emit(self.apply(item))
+            return len(item)
+        if item is not None:
+            self._pass(item)
+        return 0
+
+    def _pass(self, punctuation: Punctuation) -> None:
+        if not punctuation.patterns:
+            self.output.punctuate(Punctuation(self.map_heartbeat(punctuation.until)))
+            return
+        passed = self.on_punctuation(0, punctuation)
+        if passed is not None:
+            self.output.punctuate(passed)
+
+
+class Waiting(Operator):
+    """Idle-waiting-prone: takes rows as far as the heartbeats of all inputs allow, then answers for them.
+
+    `eager`: rows one tick past the frontier may be taken as well (the relaxed `more` of Figure 8: such a
+    row is not later than anything to come). Only for operators whose output for an instant may grow,
+    never change, as more rows of that instant come.
+    """
+
+    idle_waiting_prone = True
+    order_sensitive = True
+    eager = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frontier = MIN_TIME
+
+    @abstractmethod
+    def ingest(self, input: int, batch: Batch) -> None:
+        """Take rows into the state; called in order of time on each input, then `answer`."""
+
+    @abstractmethod
+    def answer(self, frontier: int) -> Batch | None:
+        """Emit for all instants up to `frontier`: every row of them has been ingested."""
+
+    def due(self) -> int:
+        """The earliest instant for which the state alone has something to emit, or MAX_TIME."""
+        return MAX_TIME
+
+    def heartbeat(self, input: int) -> int:
+        """The heartbeat in force on an input, in-band or by register."""
+        return max(self.inputs[input].arc.heartbeat, self.registers[input].read())
+
+    def reach(self) -> int:
+        """The instant up to which every input is known to be complete."""
+        return min(self.heartbeat(i) for i in range(len(self.inputs)))
+
+    @property
+    def more(self) -> bool:
+        reach = self.reach()
+        limit = reach + 1 if self.eager and reach < MAX_TIME else reach
+        for reader in self.inputs:
+            head = reader.head()
+            if (head is not None and head <= limit) or (head is None and reader.punctuations):
+                return True
+        return self.due() <= reach or self._may_promise(reach)
+
+    def _may_promise(self, reach: int) -> bool:
+        return self.promise is not ignore_heartbeat and self._leaving(reach) > self.promised
+
+    def execute(self, limit: int) -> int:
+        reach = self.reach()
+        until = self._horizon(reach, limit)
+        taken = 0
+        for i, reader in enumerate(self.inputs):
+            taken += self._take(i, reader, until)
+        self.frontier = max(self.frontier, min(reach, until))
+        out = self.answer(self.frontier)
+        if out is not None:
+            self.emit(out)
+        self._pass_on()
+        return taken
+
+    def _horizon(self, reach: int, limit: int) -> int:
+        """How far to take rows: as far as `reach` allows, cut to about `limit` rows an input."""
+        until = reach + 1 if self.eager and reach < MAX_TIME else reach
+        for reader in self.inputs:
+            if reader.rows > limit:
+                until = min(until, reader.time_at(limit - 1))
+        return until
+
+    def _take(self, input: int, reader: Reader, until: int) -> int:
+        before = reader.rows
+        rows: list[Batch] = []
+        for item in reader.take_until(until, reader.rows + 1):
+            if isinstance(item, Batch):
+                rows.append(item)
+            elif item.patterns:
+                self._ingest_all(input, rows)
+                self._use(input, item)
+        self._ingest_all(input, rows)
+        return before - reader.rows
+
+    def _ingest_all(self, input: int, rows: list[Batch]) -> None:
+        if rows:
+            self.ingest(input, concat(rows))
+            rows.clear()
+
+    def _use(self, input: int, punctuation: Punctuation) -> None:
+        passed = self.on_punctuation(input, punctuation)
+        if passed is not None:
+            self.output.punctuate(passed)
+
+    def _leaving(self, frontier: int) -> int:
+        """The heartbeat that may leave when everything up to `frontier` is answered."""
+        return self.map_heartbeat(frontier)
+
+    def _pass_on(self) -> None:
+        leaving = self._leaving(self.frontier)
+        if leaving > self.promised:
+            self.promised = leaving
+            self.promise(leaving)
+
+    def needs(self) -> list[Need]:
+        wanted = self._wanted()
+        if wanted == MAX_TIME:
+            return []
+        low = [(i, self.heartbeat(i)) for i in range(len(self.inputs))]
+        return [Need(i, wanted) for i, h in low if h < wanted]
+
+    def _wanted(self) -> int:
+        """The heartbeat on every input that would let the earliest held row or event out."""
+        heads = [h for h in (r.head() for r in self.inputs) if h is not None]
+        rows = min(heads, default=MAX_TIME)
+        if self.eager and rows < MAX_TIME:
+            rows -= 1
+        return min(rows, self.due())
+
+
+def ignore_heartbeat(heartbeat: int) -> None:
+    """The promise of an operator that nobody downstream waits for."""

@@ -1,0 +1,89 @@
+"""The aggregate functions: what each takes and gives. How they are computed is `headrace.operators`' affair.
+
+All ignore nulls but `count(*)`, `first` and `last`; over no non-null value they give null (`count`: 0).
+`first` and `last` go by time, simultaneous rows by `headrace.plan.order`. Sample variance and deviation of
+fewer than two values are null, as in Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from headrace.errors import PlanError
+from headrace.schema import DataType, Schema
+
+if TYPE_CHECKING:
+    from headrace.plan.nodes import AggregateCall
+
+Typing = Callable[[DataType], DataType | None]
+
+
+def _always(result: DataType) -> Typing:
+    return lambda _: result
+
+
+def _of_numbers(result: DataType) -> Typing:
+    return lambda t: result if _is_number(t) else None
+
+
+def _same(t: DataType) -> DataType | None:
+    return t
+
+
+def _ordered(t: DataType) -> DataType | None:
+    return None if pt.is_nested(t) else t
+
+
+def _sum(t: DataType) -> DataType | None:
+    if pt.is_decimal(t):
+        return pa.decimal128(38, t.scale)
+    if pt.is_integer(t) or pt.is_boolean(t):
+        return pa.int64()
+    return pa.float64() if pt.is_floating(t) else None
+
+
+def _is_number(t: DataType) -> bool:
+    return bool(pt.is_integer(t) or pt.is_floating(t) or pt.is_decimal(t))
+
+
+FUNCTIONS: dict[str, Typing] = {
+    "count": _always(pa.int64()),
+    "count_distinct": _always(pa.int64()),
+    "sum": _sum,
+    "avg": _of_numbers(pa.float64()),
+    "min": _ordered,
+    "max": _ordered,
+    "variance": _of_numbers(pa.float64()),
+    "var_pop": _of_numbers(pa.float64()),
+    "stddev": _of_numbers(pa.float64()),
+    "stddev_pop": _of_numbers(pa.float64()),
+    "first": _same,
+    "last": _same,
+}
+
+
+def result_type(call: AggregateCall, schema: Schema) -> DataType:
+    """The type of `call` over rows of `schema`, or a PlanError that says why there is none."""
+    typing = FUNCTIONS.get(call.function)
+    if typing is None:
+        near = difflib.get_close_matches(call.function, FUNCTIONS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FUNCTIONS)}"
+        raise PlanError("HR-P003", f"unknown aggregate {call.function!r}", place=call.name, hint=hint)
+    if call.column is None:
+        if call.function != "count":
+            raise PlanError("HR-P004", f"{call.function} needs a column", place=call.name, hint="only count takes *")
+        return pa.int64()
+    if call.column not in schema.names:
+        near = difflib.get_close_matches(call.column, schema.names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(schema.names)}"
+        raise PlanError("HR-P005", f"unknown column {call.column!r}", place=call.name, hint=hint)
+    below = schema.field(call.column).type
+    result = typing(below)
+    if result is None:
+        raise PlanError("HR-P006", f"{call.function} cannot take {below}", place=call.name, hint="cast the column first")
+    return result

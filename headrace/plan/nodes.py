@@ -1,0 +1,291 @@
+"""The logical plan: frozen, hashable specifications, equal when they mean the same by structure.
+
+A node denotes either a *stream* (rows that happen at an instant) or a *relation* (rows valid over
+intervals). `Window` turns a stream into a relation; `IStream`, `DStream`, `RStream` turn it back.
+`headrace.testing.oracle` defines what each node means; the engine must agree with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Self
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expressions import Expression
+from headrace.plan.windows import Sliding, WindowSpec
+from headrace.schema import Schema, concat_schemas
+
+
+class TimeKind(Enum):
+    """Where a row's time comes from (`design.md` §2)."""
+
+    EXTERNAL = "external"
+    INTERNAL = "internal"
+    LATENT = "latent"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A node and, through it, the whole sub-plan below."""
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        """The sub-plans this node reads, in order."""
+        raise AssertionError(type(self))
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of this node's rows."""
+        raise AssertionError(type(self))
+
+    @property
+    def is_relation(self) -> bool:
+        """Whether rows have a validity interval; a stream's rows are instants."""
+        return any(i.is_relation for i in self.inputs)
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        """The same node over other inputs."""
+        raise AssertionError(type(self))
+
+
+@dataclass(frozen=True)
+class Source(Plan):
+    """A named stream."""
+
+    name: str
+    columns: Schema
+    time: TimeKind = TimeKind.EXTERNAL
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return ()
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return self
+
+    def __hash__(self) -> int:
+        return hash((self.name, tuple(self.columns.names), self.time))
+
+
+@dataclass(frozen=True)
+class Unary(Plan):
+    """A node with one input; by default it keeps the input's schema."""
+
+    input: Plan
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return (self.input,)
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Select(Unary):
+    """Rows for which the predicate is true; unknown is not true."""
+
+    predicate: Expression
+
+
+@dataclass(frozen=True)
+class Project(Unary):
+    """Each row computed anew: `columns` are (name, expression)."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+    @cached_property
+    def _schema(self) -> Schema:
+        below = self.input.schema
+        return pa.schema([pa.field(name, expression.type(below)) for name, expression in self.columns])
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
+
+@dataclass(frozen=True)
+class Union(Plan):
+    """All rows of all inputs, as bags. Inputs have the same column types; names are the first's."""
+
+    branches: tuple[Plan, ...]
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return self.branches
+
+    @property
+    def schema(self) -> Schema:
+        return self.branches[0].schema
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return replace(self, branches=inputs)
+
+
+@dataclass(frozen=True)
+class Window(Unary):
+    """A stream seen through a window: a relation."""
+
+    spec: WindowSpec
+
+    @property
+    def is_relation(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Granularity(Unary):
+    """Validity rounded to multiples of `grain`: start up, end down (Cammert et al., §2.2).
+
+    A row left empty vanishes. The input's rows must have known ends (time windows, not row windows).
+    """
+
+    grain: int
+
+
+@dataclass(frozen=True)
+class Join(Plan):
+    """Pairs valid at the same instant, equal on the keys (SQL: null equals nothing), and passing `residual`.
+
+    The pair is valid in the intersection. Column names of the two sides are disjoint.
+    """
+
+    left: Plan
+    right: Plan
+    left_keys: tuple[str, ...] = ()
+    right_keys: tuple[str, ...] = ()
+    residual: Expression | None = None
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return (self.left, self.right)
+
+    @cached_property
+    def _schema(self) -> Schema:
+        clash = set(self.left.schema.names) & set(self.right.schema.names)
+        if clash:
+            raise PlanError("HR-P002", f"both sides of a join have column {min(clash)!r}", hint="rename one side")
+        return concat_schemas(self.left.schema, self.right.schema)
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """`function(column) AS name`; `column` is None for `count(*)`. `arguments` are extra constants."""
+
+    name: str
+    function: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate(Unary):
+    """One row per group while the group has at least one valid row, at every instant.
+
+    Keys compare as SQL GROUP BY: null is a group. No keys: one group, absent while the input is empty.
+    """
+
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+
+    @cached_property
+    def _schema(self) -> Schema:
+        from headrace.plan.aggregates import result_type
+
+        below = self.input.schema
+        calls = [pa.field(c.name, result_type(c, below)) for c in self.calls]
+        return pa.schema([*(below.field(k) for k in self.keys), *calls])
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
+
+@dataclass(frozen=True)
+class SlidingAggregate(Aggregate):
+    """`Aggregate` over a stream seen through `Sliding`, computed from panes.
+
+    The answer of window [kS − T, kS) is valid in [kS − 1, (k + 1)S − 1). `bounds` names the columns that
+    show window_start and window_end (int64 ticks), appended after the aggregates; None leaves them out.
+    """
+
+    window: Sliding
+    bounds: tuple[str, str] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        ends = [pa.field(name, pa.int64()) for name in self.bounds or ()]
+        return pa.schema([*super().schema, *ends])
+
+    @property
+    def is_relation(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Distinct(Unary):
+    """Each row content once while at least one copy is valid; null equals null."""
+
+
+@dataclass(frozen=True)
+class Except(Plan):
+    """`EXCEPT`: contents of the left, once, that the right has not. With `all`: bag difference."""
+
+    left: Plan
+    right: Plan
+    all: bool = False
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return (self.left, self.right)
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class ToStream(Unary):
+    """What turns a relation back into a stream."""
+
+    @property
+    def is_relation(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class IStream(ToStream):
+    """At τ: the bag R(τ) − R(τ − 1)."""
+
+
+@dataclass(frozen=True)
+class DStream(ToStream):
+    """At τ: the bag R(τ − 1) − R(τ)."""
+
+
+@dataclass(frozen=True)
+class RStream(ToStream):
+    """R(τ) at every tick τ = k·slide − 1. `slide = 1` is every tick: only for rows valid for a few ticks."""
+
+    slide: int = 1

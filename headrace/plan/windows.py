@@ -1,0 +1,66 @@
+"""Window specifications: how a stream becomes a relation (`design.md` §4, boundaries once and for all)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import PlanError
+
+
+@dataclass(frozen=True)
+class Range:
+    """`[RANGE T]`: rows with time in (now − T, now]; a row at t is valid in [t, t + T)."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _positive("RANGE", self.size)
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """`[RANGE T SLIDE S]`: windows [kS − T, kS), each answered at the tick kS − 1.
+
+    Between two slides the relation stays as it was at the last one, so a row at t is valid in
+    [ceil((t + 1) / S)·S − 1, (floor((t + T) / S) + 1)·S − 1); where that is empty (T < S) it is in no window.
+    """
+
+    size: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        _positive("RANGE", self.size)
+        _positive("SLIDE", self.slide)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`[ROWS n]`, or `[PARTITION BY keys ROWS n]`: the n newest rows (of each partition).
+
+    A row is valid from its time until the n-th newer row (of its partition) comes. Simultaneous rows
+    are ordered by `headrace.plan.order`.
+    """
+
+    count: int
+    keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _positive("ROWS", self.count)
+
+
+@dataclass(frozen=True)
+class Now:
+    """`[NOW]`: a row at t is valid in [t, t + 1)."""
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """`[UNBOUNDED]`: a row at t is valid from t on."""
+
+
+WindowSpec = Range | Sliding | Rows | Now | Unbounded
+
+
+def _positive(clause: str, value: int) -> None:
+    if value <= 0:
+        raise PlanError("HR-P001", f"{clause} must be positive, not {value}", hint="write at least one tick or row")

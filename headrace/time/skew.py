@@ -1,0 +1,241 @@
+"""Skew bounds: sets of pairs (t, δ) between named sources, and their closure B*.
+
+Srivastava & Widom, "Flexible Time Management in Data Stream Systems", §2, §3.1 and §3.2. A bound (t, δ) of
+`a` on `b` says: when `a` emits a tuple with time τ at instant c, every tuple that `b` emits after c + t has
+a time > τ − δ. A tuple-based bound counts tuples emitted by `b` in place of ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import TimeError
+from headrace.time.pareto import minimal
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_CHUNK = 1 << 21
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Pair:
+    """After `t` ticks and then `n` tuples of the bounded source, it lags by less than `delta`.
+
+    `n == 0` is the paper's time-based pair, `t == 0 < n` its tuple-based pair. Both positive arises in the
+    closure only: a time-based step followed by a tuple-based one.
+    """
+
+    t: int
+    delta: int
+    n: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.t, self.delta, self.n) < 0:
+            raise TimeError("HR-T001", f"a skew bound cannot be negative: {self}", hint="t, δ and n are ≥ 0")
+
+    @classmethod
+    def tuples(cls, n: int, delta: int) -> Pair:
+        """The tuple-based pair (n, δ) of §3.1; with `n == 0` it is the time-based (0, δ)."""
+        return cls(0, delta, n)
+
+    def __str__(self) -> str:
+        if not self.n:
+            return f"({self.t}, {self.delta})"
+        wait = f"{self.t} ticks, then {self.n} tuples" if self.t else f"{self.n} tuples"
+        return f"({wait}, {self.delta})"
+
+
+@dataclass(frozen=True, eq=False)
+class SkewMatrix:
+    """The skew-bound matrix B over named streams; an entry is a set of pairs, possibly empty.
+
+    Held as columns `source, target, t, n, delta`, sorted and free of redundant pairs, so that two matrices
+    that promise the same are equal. Bounds speak of the source's clock, not only of its tuples: that is what
+    lets the closure reason with "virtual tuples" (§3.2) about a source that happens to be silent.
+    """
+
+    streams: tuple[str, ...]
+    source: Ints
+    target: Ints
+    t: Ints
+    n: Ints
+    delta: Ints
+
+    @classmethod
+    def of(
+        cls, streams: Sequence[str], entries: Mapping[tuple[str, str], Iterable[Pair | tuple[int, int]]]
+    ) -> SkewMatrix:
+        """From named entries; a plain tuple (t, δ) is a time-based pair."""
+        index = _index(streams)
+        rows = [
+            (_known(index, a), _known(index, b), *_triple(p)) for (a, b), pairs in entries.items() for p in pairs
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        return cls.build(streams, *table.T)
+
+    @classmethod
+    def build(
+        cls, streams: Sequence[str], source: Ints, target: Ints, t: Ints, n: Ints, delta: Ints
+    ) -> SkewMatrix:
+        """From columns in any order; redundant pairs are removed."""
+        _index(streams)
+        columns = [np.asarray(x, dtype=np.int64) for x in (source, target, t, n, delta)]
+        if len(columns[0]) and min(int(x.min()) for x in columns) < 0:
+            raise TimeError("HR-T001", "a skew bound cannot be negative", hint="t, δ and n are ≥ 0")
+        keep = minimal(columns[0] * len(streams) + columns[1], *columns[2:])
+        return cls(tuple(streams), *(x[keep] for x in columns))
+
+    @property
+    def size(self) -> int:
+        """How many streams."""
+        return len(self.streams)
+
+    @cached_property
+    def key(self) -> Ints:
+        """Entry number `source · size + target` of each pair, ascending."""
+        keys: Ints = self.source * self.size + self.target
+        return keys
+
+    def __getitem__(self, at: tuple[str, str]) -> tuple[Pair, ...]:
+        index = _index(self.streams)
+        return self.entry(_known(index, at[0]), _known(index, at[1]))
+
+    def entry(self, i: int, j: int) -> tuple[Pair, ...]:
+        """The set B_ij by position, earliest pair first."""
+        lo, hi = np.searchsorted(self.key, [i * self.size + j, i * self.size + j + 1])
+        columns = zip(self.t[lo:hi], self.delta[lo:hi], self.n[lo:hi], strict=True)
+        return tuple(Pair(int(t), int(d), int(n)) for t, d, n in columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SkewMatrix) and self.streams == other.streams and self._same(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _same(self, other: SkewMatrix) -> bool:
+        mine = (self.key, self.t, self.n, self.delta)
+        return all(map(np.array_equal, mine, (other.key, other.t, other.n, other.delta)))
+
+    def product(self, other: SkewMatrix) -> SkewMatrix:
+        """`B * B'` of §3.2: what both say directly, and every path of one step in each.
+
+        (t, δ) ⊗ (t', n', δ') = (t + t', n', δ + δ'): a virtual tuple at the middle source, then the second
+        bound from there. A first step that counts tuples (n > 0) is not composed: it counts tuples of the
+        middle source, which say nothing of how many the last source has emitted, so no pair expresses it.
+        """
+        if self.streams != other.streams:
+            raise TimeError("HR-T002", "matrices over different streams", hint="name the same streams in order")
+        parts = [_columns(self), _columns(other), *_paths(self, other)]
+        return SkewMatrix.build(self.streams, *(np.concatenate(c) for c in zip(*parts, strict=True)))
+
+    __mul__ = product
+
+    def is_idempotent(self) -> bool:
+        """Whether B² = B, "recognised with one multiplication" (§3.2)."""
+        return self.product(self) == self
+
+    def closure(self) -> SkewMatrix:
+        """B*: squared until idempotent, which takes at most ⌈log₂ n⌉ + 1 multiplications (§3.2)."""
+        current = self
+        while (square := current.product(current)) != current:
+            current = square
+        return current
+
+    def tightest(self) -> Ints:
+        """δ_min of Theorem 3.3 as an n × n array, −1 where no time-based pair exists.
+
+        Tuple-based pairs are left out: once every stream has paused, no further tuple is counted.
+        """
+        timed = self.n == 0
+        best = np.full(self.size * self.size, np.iinfo(np.int64).max, dtype=np.int64)
+        np.minimum.at(best, self.key[timed], self.delta[timed])
+        best[best == np.iinfo(np.int64).max] = -1
+        return best.reshape(self.size, self.size)
+
+
+def _columns(m: SkewMatrix) -> tuple[Ints, ...]:
+    return m.source, m.target, m.t, m.n, m.delta
+
+
+def _paths(left: SkewMatrix, right: SkewMatrix) -> list[tuple[Ints, ...]]:
+    """Every composed pair that neither of the two direct extremes of its entry makes redundant."""
+    direct = _Direct(right, left)
+    begin = np.searchsorted(right.source, np.arange(right.size + 1))
+    steps = np.flatnonzero(left.n == 0)
+    fan = (begin[1:] - begin[:-1])[left.target[steps]]
+    parts = []
+    for chunk in np.split(steps, _cuts(fan)):
+        first = np.repeat(chunk, (begin[1:] - begin[:-1])[left.target[chunk]])
+        second = _ranges(begin[left.target[chunk]], begin[left.target[chunk] + 1])
+        parts.append(direct.fresh(*_compose(left, right, first, second)))
+    return parts
+
+
+def _compose(left: SkewMatrix, right: SkewMatrix, first: Ints, second: Ints) -> tuple[Ints, ...]:
+    t = saturating(left.t[first] + right.t[second])
+    delta = saturating(left.delta[first] + right.delta[second])
+    return left.source[first], right.target[second], t, right.n[second], delta
+
+
+class _Direct:
+    """The earliest and the tightest time-based pair of each entry: a cheap sieve for composed pairs."""
+
+    def __init__(self, *matrices: SkewMatrix) -> None:
+        self.size = matrices[0].size
+        self.refs: list[tuple[Ints, Ints]] = []
+        for m in matrices:
+            timed = np.flatnonzero(m.n == 0)
+            for picks in (timed, timed[::-1]):
+                t = np.full(self.size * self.size, np.iinfo(np.int64).max, dtype=np.int64)
+                delta = t.copy()
+                t[m.key[picks]], delta[m.key[picks]] = m.t[picks], m.delta[picks]
+                self.refs.append((t, delta))
+
+    def fresh(self, source: Ints, target: Ints, t: Ints, n: Ints, delta: Ints) -> tuple[Ints, ...]:
+        key = source * self.size + target
+        new: Bools = np.ones(len(key), dtype=np.bool_)
+        for ref_t, ref_delta in self.refs:
+            new &= (t < ref_t[key]) | (delta < ref_delta[key])
+        return source[new], target[new], t[new], n[new], delta[new]
+
+
+def saturating(sums: Ints) -> Ints:
+    """Sums of two non-negative int64, with a wrapped one replaced by the end of the domain."""
+    return np.where(sums < 0, np.iinfo(np.int64).max, sums)
+
+
+def _cuts(fan: Ints) -> Ints:
+    """Where to split so that each part fans out to about `_CHUNK` candidates."""
+    part = np.cumsum(fan) // _CHUNK
+    return np.flatnonzero(np.diff(part)) + 1
+
+
+def _ranges(begin: Ints, end: Ints) -> Ints:
+    """The concatenation of `range(b, e)` for each pair."""
+    length = end - begin
+    offset = np.repeat(begin - (np.cumsum(length) - length), length)
+    return offset + np.arange(length.sum(), dtype=np.int64)
+
+
+def _triple(pair: Pair | tuple[int, int]) -> tuple[int, int, int]:
+    p = pair if isinstance(pair, Pair) else Pair(*pair)
+    return p.t, p.n, p.delta
+
+
+def _index(streams: Sequence[str]) -> dict[str, int]:
+    index = {name: i for i, name in enumerate(streams)}
+    if len(index) != len(streams):
+        raise TimeError("HR-T003", "a stream is named twice in a skew matrix", hint="give each stream one name")
+    return index
+
+
+def _known(index: Mapping[str, int], name: str) -> int:
+    if name not in index:
+        known = ", ".join(list(index)[:8])
+        raise TimeError("HR-T002", f"no stream named {name!r} in the skew matrix", hint=f"known: {known}")
+    return index[name]
