@@ -1,1 +1,57 @@
-"""Typed expression trees and their compilation to Arrow kernels."""
+"""Typed expression trees and their compilation to Arrow kernels.
+
+An expression is data (`nodes`), written by hand with `col`, `lit` and `fn`. `expression.type(schema)` types
+it, `compile` makes an array function of it, `compile_predicate` a mask function, and `evaluate` is the
+naive reference. Every expression is total: what has no value (overflow, division by zero, an impossible
+cast) is NULL.
+"""
+
+from __future__ import annotations
+
+from headrace.expressions.builder import col, fn, lit
+from headrace.expressions.compile import compile
+from headrace.expressions.evaluate import evaluate, evaluator
+from headrace.expressions.expression import Expression, as_expression
+from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.nodes import (
+    And,
+    Arithmetic,
+    Cast,
+    Column,
+    Comparison,
+    Function,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Negate,
+    Not,
+    Or,
+)
+from headrace.expressions.predicate import compile_predicate
+from headrace.expressions.scope import Scope
+
+__all__ = [
+    "FUNCTIONS",
+    "And",
+    "Arithmetic",
+    "Cast",
+    "Column",
+    "Comparison",
+    "Expression",
+    "Function",
+    "IsNotNull",
+    "IsNull",
+    "Literal",
+    "Negate",
+    "Not",
+    "Or",
+    "Scope",
+    "as_expression",
+    "col",
+    "compile",
+    "compile_predicate",
+    "evaluate",
+    "evaluator",
+    "fn",
+    "lit",
+]

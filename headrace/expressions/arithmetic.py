@@ -1,8 +1,9 @@
 """`+ - * / %` and unary minus, typed as in Spark SQL.
 
-Integers meet in the wider of the two types, decimals in Spark's precision and scale, `/` of integers is a double,
-`%` takes the sign of the dividend. Division by zero is NULL, of floats too. **Overflow is NULL**, as in Spark's
-`try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream, as Spark with ANSI does.
+Integers meet in the wider of the two types, decimals in Spark's precision and scale, `/` of integers is a
+double, `%` takes the sign of the dividend. Division by zero is NULL, of floats too. **Overflow is NULL**,
+as in Spark's `try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream, as
+Spark with ANSI does.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _naive_unless_zero(operation: Callable[[Any, Any], Any]) -> Callable[..., An
 
 
 def _checked(name: str) -> Callable[[Call], Vector]:
-    """Floats cannot overflow, integers are checked, decimals go through Arrow where its result type is Spark's."""
+    """Floats cannot overflow, integers are checked, decimals use Arrow where its result type is Spark's."""
     plain, checked = arrow.direct(name), guarded(arrow.direct(f"{name}_checked"))
     ways = {"float": plain, "integer": checked, "decimal": guarded(_decimal_vector(name))}
     return lambda call: ways[family(call.type)](call)
@@ -55,8 +56,9 @@ def _checked(name: str) -> Callable[[Call], Vector]:
 
 def _decimal_vector(name: str) -> Callable[[Call], Vector]:
     def lower(call: Call) -> Vector:
-        exact = SCALES[name](*(each.type for each in call.args)) if name in SCALES else (0, 0)
-        return arrow.function(name) if exact == (call.type.precision, call.type.scale) else arrow.rowwise(call)
+        exact = SCALES[name](*(each.type for each in call.args))
+        same = exact == (call.type.precision, call.type.scale)
+        return arrow.function(name) if same else arrow.rowwise(call)
 
     return lower
 

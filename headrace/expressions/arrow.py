@@ -1,4 +1,4 @@
-"""The few ways in which a kernel touches Arrow: a prepared call, NumPy views, and row by row as the last resort."""
+"""The ways in which a kernel touches Arrow: a prepared call, NumPy views, row by row as the last resort."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FALSE = pa.scalar(False)
 
 
 def function(name: str, options: Any = None) -> Vector:
-    """An Arrow function looked up once; a call then costs about 4 µs, not the 100 µs of `pc.less(array, 95)`."""
+    """An Arrow function looked up once: a call costs about 4 µs, not the 100 µs of `pc.less(array, 95)`."""
     run = pc.get_function(name).call
     if options is None:
         return lambda *args: run(args)

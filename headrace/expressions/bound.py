@@ -1,7 +1,8 @@
 """The typed core that every expression is resolved to: inputs, constants and calls, all coercions explicit.
 
-Two readers share it: `compile` turns it into Arrow calls, `evaluate` walks it row by row in plain Python. What they
-share is what an expression *is* (its types); what it *computes* each gets from its own half of a `Kernel`.
+Two readers share it: `compile` turns it into Arrow calls, `evaluate` walks it row by row in plain Python.
+What they share is what an expression *is* (its types); what it *computes* each gets from its own half of a
+`Kernel`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ Bound = Input | Constant | Call
 class Kernel:
     """One operation with its two independent halves.
 
-    `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once; None means
-    that the operation runs row by row (`arrow.rowwise`). Both are total: what has no value is NULL, nothing
-    raises. A `strict` kernel gives NULL as soon as one argument is NULL, and its naive half never sees one.
+    `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once;
+    None means that the operation runs row by row (`arrow.rowwise`). Both are total: what has no value is
+    NULL, nothing raises. A `strict` kernel gives NULL as soon as one argument is NULL, and its naive half
+    never sees one.
     """
 
     name: str

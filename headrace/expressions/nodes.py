@@ -1,139 +1,229 @@
-"""Expressions as data: frozen, hashable, picklable trees.
-
-`==` is **structural equality**, because equal sub-plans are shared; SQL equality is `.eq(x)` and `.ne(x)`. All
-other comparison and arithmetic operators build expressions: `(col("v") * 2 < 95) & ~col("k").is_null()`.
-Python values beside an expression become literals.
-"""
+"""The nodes of an expression tree: frozen, hashable, picklable, each one a line of SQL."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import ExpressionError
-from headrace.expressions import arithmetic, comparison, literals, logic
+from headrace.expressions import literals, logic
+from headrace.expressions.arithmetic import arithmetic, negate
 from headrace.expressions.bound import Bound, Constant
 from headrace.expressions.casts import cast
-from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.comparison import comparison
+from headrace.expressions.expression import Expression, node
 from headrace.expressions.scope import Scope
-from headrace.expressions.types import sql_name, type_named
+from headrace.expressions.types import sql_name
 
 
-class Expression(ABC):
-    """A value computed from one row."""
+@node
+@dataclass(frozen=True)
+class Column(Expression):
+    """A column of the row."""
 
-    @abstractmethod
-    def _bind(self, scope: Scope) -> Bound: ...
+    name: str
 
-    @abstractmethod
-    def _text(self) -> str: ...
-
-    def bind(self, scope: Scope) -> Bound:
-        """The typed form over `scope`; an error names the innermost expression that is wrong."""
-        try:
-            return self._bind(scope)
-        except ExpressionError as error:
-            if error.place:
-                raise
-            raise ExpressionError(error.code, error.message, place=str(self), hint=error.hint) from None
-
-    def type(self, schema: pa.Schema) -> pa.DataType:
-        """The type of the value over rows of `schema`."""
-        return self.bind(Scope(schema, FUNCTIONS)).type
-
-    def children(self) -> tuple[Expression, ...]:
-        """The expressions directly below, in order."""
-        return tuple(_expressions(getattr(self, each.name) for each in fields(self)))  # type: ignore[arg-type]
-
-    def columns(self) -> frozenset[str]:
-        """The names of the columns that are read."""
-        return frozenset().union(*(each.columns() for each in self.children()))
-
-    def rename(self, mapping: Mapping[str, str]) -> Expression:
-        """The same expression over columns renamed by `mapping`; names that it lacks stay."""
-        changed = {each.name: _renamed(getattr(self, each.name), mapping) for each in fields(self)}  # type: ignore[arg-type]
-        return replace(self, **changed)  # type: ignore[type-var]
+    def _bind(self, scope: Scope) -> Bound:
+        return scope.column(self.name)
 
     def __str__(self) -> str:
-        return self._text()
+        return self.name
 
-    def __bool__(self) -> NoReturn:
-        raise ExpressionError(
-            "HR-E010", "an expression is neither true nor false", place=str(self), hint="combine with & | ~"
-        )
+    def columns(self) -> frozenset[str]:
+        return frozenset((self.name,))
 
-    def eq(self, other: object) -> Comparison:
-        return Comparison("=", self, as_expression(other))
+    def rename(self, mapping: Mapping[str, str]) -> Column:
+        return Column(mapping.get(self.name, self.name))
 
-    def ne(self, other: object) -> Comparison:
-        return Comparison("<>", self, as_expression(other))
 
-    def eq_null_safe(self, other: object) -> Comparison:
-        return Comparison("<=>", self, as_expression(other))
+@node
+@dataclass(frozen=True, eq=False)
+class Literal(Expression):
+    """A value of a type; without one, of the type that Spark would infer.
 
-    def __lt__(self, other: object) -> Comparison:
-        return Comparison("<", self, as_expression(other))
+    Two literals are equal if they have the same type and are written the same, so that NaN equals itself
+    and -0.0 is not 0.0: what is shared computes the same.
+    """
 
-    def __le__(self, other: object) -> Comparison:
-        return Comparison("<=", self, as_expression(other))
+    value: Any
+    of: pa.DataType = None
 
-    def __gt__(self, other: object) -> Comparison:
-        return Comparison(">", self, as_expression(other))
+    def __post_init__(self) -> None:
+        of = literals.infer(self.value) if self.of is None else self.of
+        object.__setattr__(self, "of", of)
+        object.__setattr__(self, "value", literals.normal(self.value, of))
 
-    def __ge__(self, other: object) -> Comparison:
-        return Comparison(">=", self, as_expression(other))
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.of == other.of and repr(self.value) == repr(other.value)
 
-    def __add__(self, other: object) -> Arithmetic:
-        return Arithmetic("+", self, as_expression(other))
+    def __hash__(self) -> int:
+        return hash((self.of, repr(self.value)))
 
-    def __radd__(self, other: object) -> Arithmetic:
-        return Arithmetic("+", as_expression(other), self)
+    def _bind(self, scope: Scope) -> Bound:
+        return Constant(self.value, self.of)
 
-    def __sub__(self, other: object) -> Arithmetic:
-        return Arithmetic("-", self, as_expression(other))
+    def __str__(self) -> str:
+        return literals.text(self.value)
 
-    def __rsub__(self, other: object) -> Arithmetic:
-        return Arithmetic("-", as_expression(other), self)
+    def children(self) -> tuple[Expression, ...]:
+        return ()
 
-    def __mul__(self, other: object) -> Arithmetic:
-        return Arithmetic("*", self, as_expression(other))
+    def rename(self, mapping: Mapping[str, str]) -> Literal:
+        return self
 
-    def __rmul__(self, other: object) -> Arithmetic:
-        return Arithmetic("*", as_expression(other), self)
 
-    def __truediv__(self, other: object) -> Arithmetic:
-        return Arithmetic("/", self, as_expression(other))
+@node
+@dataclass(frozen=True)
+class Arithmetic(Expression):
+    """`+ - * / %`."""
 
-    def __rtruediv__(self, other: object) -> Arithmetic:
-        return Arithmetic("/", as_expression(other), self)
+    op: str
+    left: Expression
+    right: Expression
 
-    def __mod__(self, other: object) -> Arithmetic:
-        return Arithmetic("%", self, as_expression(other))
+    def _bind(self, scope: Scope) -> Bound:
+        return arithmetic(self.op, self.left.bind(scope), self.right.bind(scope))
 
-    def __rmod__(self, other: object) -> Arithmetic:
-        return Arithmetic("%", as_expression(other), self)
+    def __str__(self) -> str:
+        return f"{nested(self.left)} {self.op} {nested(self.right)}"
 
-    def __neg__(self) -> Negate:
-        return Negate(self)
 
-    def __and__(self, other: object) -> And:
-        return And((*_operands(And, self), *_operands(And, as_expression(other))))
+@node
+@dataclass(frozen=True)
+class Negate(Expression):
+    """Unary minus."""
 
-    def __or__(self, other: object) -> Or:
-        return Or((*_operands(Or, self), *_operands(Or, as_expression(other))))
+    operand: Expression
 
-    def __invert__(self) -> Not:
-        return Not(self)
+    def _bind(self, scope: Scope) -> Bound:
+        return negate(self.operand.bind(scope))
 
-    def is_null(self) -> IsNull:
-        return IsNull(self)
+    def __str__(self) -> str:
+        return f"- {nested(self.operand)}"
 
-    def is_not_null(self) -> IsNotNull:
-        return IsNotNull(self)
 
-    def cast(self, to: str | pa.DataType) -> Cast:
-        return Cast(self, type_named(to) if isinstance(to, str) else to)
+@node
+@dataclass(frozen=True)
+class Comparison(Expression):
+    """`= <> < <= > >= <=>`."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return comparison(self.op, self.left.bind(scope), self.right.bind(scope))
+
+    def __str__(self) -> str:
+        return f"{nested(self.left)} {self.op} {nested(self.right)}"
+
+
+@node
+@dataclass(frozen=True)
+class And(Expression):
+    """True if all operands are, false if one is false, else NULL."""
+
+    operands: tuple[Expression, ...]
+
+    def _bind(self, scope: Scope) -> Bound:
+        return logic.connective(logic.AND, *(each.bind(scope) for each in self.operands))
+
+    def __str__(self) -> str:
+        return " AND ".join(nested(each) for each in self.operands)
+
+
+@node
+@dataclass(frozen=True)
+class Or(Expression):
+    """False if all operands are, true if one is true, else NULL."""
+
+    operands: tuple[Expression, ...]
+
+    def _bind(self, scope: Scope) -> Bound:
+        return logic.connective(logic.OR, *(each.bind(scope) for each in self.operands))
+
+    def __str__(self) -> str:
+        return " OR ".join(nested(each) for each in self.operands)
+
+
+@node
+@dataclass(frozen=True)
+class Not(Expression):
+    """NULL stays NULL."""
+
+    operand: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return logic.connective(logic.NOT, self.operand.bind(scope))
+
+    def __str__(self) -> str:
+        return f"NOT {nested(self.operand)}"
+
+
+@node
+@dataclass(frozen=True)
+class IsNull(Expression):
+    """Never NULL itself."""
+
+    operand: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return logic.null_test(logic.IS_NULL, self.operand.bind(scope))
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)} IS NULL"
+
+
+@node
+@dataclass(frozen=True)
+class IsNotNull(Expression):
+    """Never NULL itself."""
+
+    operand: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return logic.null_test(logic.IS_NOT_NULL, self.operand.bind(scope))
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)} IS NOT NULL"
+
+
+@node
+@dataclass(frozen=True)
+class Cast(Expression):
+    """CAST as Spark's `try_cast`: NULL where there is no such value."""
+
+    operand: Expression
+    to: pa.DataType
+
+    def _bind(self, scope: Scope) -> Bound:
+        return cast(self.operand.bind(scope), self.to)
+
+    def __str__(self) -> str:
+        return f"CAST({self.operand} AS {sql_name(self.to)})"
+
+
+@node
+@dataclass(frozen=True)
+class Function(Expression):
+    """A function of the table, by name."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+    def _bind(self, scope: Scope) -> Bound:
+        rule = scope.function(self.name)
+        return rule.bind(tuple(each.bind(scope) for each in self.arguments))
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+
+ATOMS = (Column, Literal, Cast, Function)
+
+
+def nested(operand: Expression) -> str:
+    """The operand's text, in parentheses unless it is one word or one call."""
+    return str(operand) if isinstance(operand, ATOMS) else f"({operand})"

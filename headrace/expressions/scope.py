@@ -21,8 +21,8 @@ class Rule(Protocol):
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint that names the most similar known name."""
-    close = get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1, cutoff=0.5)
     spelled = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
     return f"did you mean {spelled[close[0]]!r}?" if close else otherwise
 
 
@@ -40,8 +40,8 @@ class Scope:
             return Input(name, indices[0], self.schema.field(indices[0]).type)
         if indices:
             raise ExpressionError("HR-E008", f"column {name!r} is ambiguous", hint="qualify or rename it")
-        columns = f"columns: {', '.join(self.schema.names)}"
-        raise ExpressionError("HR-E001", f"no column {name!r}", hint=nearest(name, self.schema.names, columns))
+        hint = nearest(name, self.schema.names, f"columns: {', '.join(self.schema.names)}")
+        raise ExpressionError("HR-E001", f"no column {name!r}", hint=hint)
 
     def function(self, name: str) -> Rule:
         """The function called `name`, in any case."""

@@ -1,8 +1,9 @@
 """The SQL types, as Arrow types, and which type two of them meet in.
 
-Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else is `other` and can only be
-carried, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is its unit.
-Where Spark's legacy and ANSI rules differ the lossless one is taken (integer with float32 meets in float64).
+Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else is `other` and can
+only be carried, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is
+its unit. Where Spark's legacy and ANSI rules differ the lossless one is taken (integer with float32 meets
+in float64).
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def type_named(name: str) -> pa.DataType:
         return pa.decimal128(int(found[1]), int(found[2] or 0))
     known = NAMES.get(name.strip().lower())
     if known is None:
-        raise ExpressionError("HR-E006", f"no type is called {name!r}", hint=f"types: {', '.join(sorted(NAMES))}")
+        names = ", ".join(sorted(NAMES))
+        raise ExpressionError("HR-E006", f"no type is called {name!r}", hint=f"types: {names}")
     return known
 
 
@@ -129,7 +131,8 @@ def sql_name(of: pa.DataType) -> str:
 def mismatch(what: str, *types: pa.DataType, hint: str = "") -> ExpressionError:
     """The error of an operation that has no meaning on `types`; its place is filled in by the node."""
     shown = ", ".join(sql_name(each) for each in types)
-    return ExpressionError("HR-E004", f"{what} is not defined on ({shown})", hint=hint or "write an explicit CAST")
+    message = f"{what} is not defined on ({shown})"
+    return ExpressionError("HR-E004", message, hint=hint or "write an explicit CAST")
 
 
 def as_decimal(of: pa.DataType) -> pa.DataType:

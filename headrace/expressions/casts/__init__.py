@@ -1,7 +1,7 @@
 """CAST, and the coercions that typing inserts: a table from (family, family) to a kernel.
 
-All casts are Spark's `try_cast`: what cannot be represented is NULL, never an error and never a wrapped number.
-Floats become integers by dropping the fraction, decimals round half up, NaN is no integer.
+All casts are Spark's `try_cast`: what cannot be represented is NULL, never an error and never a wrapped
+number. Floats become integers by dropping the fraction, decimals round half up, NaN is no integer.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from headrace.expressions.types import INTEGER_DIGITS, MAX_PRECISION
 from headrace.expressions.values import as_float, as_scaled, in_range
 
 EXACT_DIGITS: Final = 15
-"""Decimals of so few digits are exact integers in float64 once unscaled, so that one division rounds correctly."""
+"""Unscaled decimals of so few digits are exact in float64, so that one division rounds correctly."""
 
 
 def _integer_to_float(of: pa.DataType, value: int) -> float:
@@ -36,13 +36,21 @@ def _float32_text(of: pa.DataType, value: float) -> Decimal | None:
     return as_scaled(of, Decimal(str(np.float32(value)))) if math.isfinite(value) else None
 
 
+def _whole_to_decimal(of: pa.DataType, value: int) -> Decimal | None:
+    return as_scaled(of, Decimal(value))
+
+
+def _decimal_to_float(of: pa.DataType, value: Decimal) -> float:
+    return as_float(of, float(value))
+
+
 def unsafe(call: Call) -> Vector:
     """One Arrow cast that can neither fail nor lose what the naive half keeps."""
     return arrow.cast_to(call.type)
 
 
 def guarded(fast: Callable[[Call], Vector]) -> Callable[[Call], Vector]:
-    """The fast lowering, and row by row for a batch on which it fails: one that holds a value without an image."""
+    """The fast lowering, and row by row for a batch that holds a value without an image."""
 
     def lower(call: Call) -> Vector:
         quick, careful = fast(call), arrow.rowwise(call)
@@ -100,7 +108,7 @@ def _decimal_to_decimal_vector(call: Call) -> Vector:
 
 
 def _decimal_to_float_vector(call: Call) -> Vector:
-    """Arrow's own cast is off by one unit in the last place (99.99 → 99.99000000000001), so divide exactly."""
+    """Arrow's own cast is off in the last place (99.99 → 99.99000000000001), so divide exactly."""
     source, of = call.args[0].type, call.type
     if source.precision > EXACT_DIGITS:
         return arrow.rowwise(call)
@@ -131,13 +139,11 @@ def _of(convert: Callable[..., Any]) -> Callable[..., Any]:
 ROWS: Final[dict[tuple[str, str], Kernel]] = {
     ("boolean", "integer"): Kernel("cast", _of(int), unsafe),
     ("boolean", "float"): Kernel("cast", _of(float), unsafe),
-    ("boolean", "decimal"): Kernel("cast", lambda of, value: as_scaled(of, Decimal(value)), _boolean_to_decimal_vector),
+    ("boolean", "decimal"): Kernel("cast", _whole_to_decimal, _boolean_to_decimal_vector),
     ("integer", "boolean"): Kernel("cast", _of(bool), unsafe),
     ("integer", "integer"): Kernel("cast", in_range, guarded(_safe)),
     ("integer", "float"): Kernel("cast", _integer_to_float, unsafe),
-    ("integer", "decimal"): Kernel(
-        "cast", lambda of, value: as_scaled(of, Decimal(value)), guarded(_integer_to_decimal_vector)
-    ),
+    ("integer", "decimal"): Kernel("cast", _whole_to_decimal, guarded(_integer_to_decimal_vector)),
     ("float", "boolean"): Kernel("cast", _of(bool), unsafe),
     ("float", "integer"): Kernel("cast", _float_to_integer, _float_to_integer_vector),
     ("float", "float"): Kernel("cast", as_float, unsafe),
@@ -145,6 +151,6 @@ ROWS: Final[dict[tuple[str, str], Kernel]] = {
     ("float32", "decimal"): Kernel("cast", _float32_text),
     ("decimal", "boolean"): Kernel("cast", _of(bool), _nonzero),
     ("decimal", "integer"): Kernel("cast", lambda of, value: in_range(of, int(value)), guarded(_truncating)),
-    ("decimal", "float"): Kernel("cast", lambda of, value: as_float(of, float(value)), _decimal_to_float_vector),
+    ("decimal", "float"): Kernel("cast", _decimal_to_float, _decimal_to_float_vector),
     ("decimal", "decimal"): Kernel("cast", as_scaled, guarded(_decimal_to_decimal_vector)),
 }

@@ -1,0 +1,27 @@
+"""Sugar to write expressions by hand: `col("v") > 3`, `lit(1)`, `fn("upper", col("x"))`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.expressions.expression import Expression, as_expression
+from headrace.expressions.nodes import Column, Function, Literal
+from headrace.expressions.types import type_named
+
+
+def col(name: str) -> Column:
+    """The column called `name`."""
+    return Column(name)
+
+
+def lit(value: object, of: str | pa.DataType | None = None) -> Literal:
+    """A literal, of the type that Spark would infer unless `of` names another."""
+    return Literal(value, type_named(of) if isinstance(of, str) else of)
+
+
+def fn(name: str, *arguments: object) -> Function:
+    """A call of the function `name`."""
+    return Function(name, tuple(as_expression(each) for each in arguments))
+
+
+__all__ = ["Expression", "col", "fn", "lit"]
