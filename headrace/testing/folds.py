@@ -1,0 +1,70 @@
+"""The aggregate functions of `headrace.plan.aggregates` in plain Python, from the definition of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from headrace.testing.values import NAN, canonical, order_key
+
+Fold = Callable[[list[Any]], Any]
+
+
+def fold(function: str, column: Sequence[Any]) -> Any:
+    """`function` over the values of a column in order of time; for `count(*)` the values do not matter."""
+    if function in POSITIONAL:
+        return POSITIONAL[function](list(column))
+    known = [value for value in column if value is not None]
+    if not known and function not in COUNTS:
+        return None
+    return FOLDS[function](known)
+
+
+def total(values: Sequence[Any]) -> Any:
+    """The sum: exact for integers and decimals, rounded once for floats."""
+    if not isinstance(values[0], float):
+        return sum(values, start=type(values[0])() if isinstance(values[0], Decimal) else 0)
+    if all(map(math.isfinite, values)):
+        return math.fsum(values)
+    return canonical(sum(values))
+
+
+def mean(values: Sequence[Any]) -> float:
+    return float(canonical(total(values) / len(values)))
+
+
+def spread(values: Sequence[Any], free: int) -> float | None:
+    """The squared distances from the mean, summed, over n − `free`; null where that is no count."""
+    count = len(values) - free
+    if count <= 0:
+        return None
+    if not all(math.isfinite(value) for value in values):
+        return NAN
+    exact = [Fraction(value) for value in values]
+    middle = sum(exact, start=Fraction()) / len(exact)
+    return float(sum((value - middle) ** 2 for value in exact) / count)
+
+
+def root(value: float | None) -> float | None:
+    return None if value is None else math.sqrt(value)
+
+
+COUNTS: Final[dict[str, Fold]] = {
+    "count": len,
+    "count_distinct": lambda values: len(set(map(canonical, values))),
+}
+POSITIONAL: Final[dict[str, Fold]] = {"first": lambda values: values[0], "last": lambda values: values[-1]}
+FOLDS: Final[dict[str, Fold]] = {
+    **COUNTS,
+    "sum": total,
+    "avg": mean,
+    "min": lambda values: min(values, key=order_key),
+    "max": lambda values: max(values, key=order_key),
+    "variance": lambda values: spread(values, 1),
+    "var_pop": lambda values: spread(values, 0),
+    "stddev": lambda values: root(spread(values, 1)),
+    "stddev_pop": lambda values: root(spread(values, 0)),
+}

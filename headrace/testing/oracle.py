@@ -1,0 +1,334 @@
+"""What a plan means, computed the naive way: the definition that every engine path must equal.
+
+A relation is a list of rows with validity intervals. What is not a matter of single rows (groups, distinct,
+except, i/d-streams) is recomputed from scratch at every *elementary instant*: the starts and ends of the
+input, between which nothing changes. Cost: rows × instants. It shares no code with the operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from headrace.expressions import Expression, evaluator
+from headrace.plan import nodes, windows
+from headrace.plan.nodes import Plan
+from headrace.plan.order import keeps_arrival_order
+from headrace.schema import Schema
+from headrace.testing.folds import fold
+from headrace.testing.values import Bag, Event, Row, canonical_row, row_order
+from headrace.time.timestamp import MAX_TIME, plus
+
+Sources = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
+"""For each stream its rows with their times, in the order of delivery."""
+
+
+class Element(NamedTuple):
+    """A row valid in [start, end). On a stream `end` is `start`: the row only happens."""
+
+    row: Row
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The meaning of a relation plan."""
+
+    elements: tuple[Element, ...]
+
+    def at(self, instant: int) -> Bag:
+        """The bag of rows valid at `instant`."""
+        return Counter(e.row for e in self.elements if e.start <= instant < e.end)
+
+    def changes(self) -> list[tuple[int, Bag, Bag]]:
+        """Every instant at which the content changes, with the rows gone and the rows come."""
+        steps = _steps(_snapshots(self.elements))
+        return [(instant, gone, come) for instant, gone, come in steps if gone or come]
+
+    @property
+    def instants(self) -> list[int]:
+        """The instants at which the content changes."""
+        return [instant for instant, _, _ in self.changes()]
+
+
+def stream(plan: Plan, sources: Sources) -> list[Event]:
+    """The answer of a stream plan, in order of time; simultaneous rows as `headrace.plan.order` says."""
+    assert not plan.is_relation, plan
+    return [(e.start, e.row) for e in _ordered(plan, sources)]
+
+
+def relation(plan: Plan, sources: Sources) -> Relation:
+    """The answer of a relation plan."""
+    assert plan.is_relation, plan
+    return Relation(tuple(_ordered(plan, sources)))
+
+
+def _meaning(plan: Plan, sources: Sources) -> list[Element]:
+    return MEANINGS[type(plan)](plan, sources)
+
+
+def _ordered(plan: Plan, sources: Sources) -> list[Element]:
+    """The elements by time; simultaneous ones in the order of their source, or else by content."""
+    elements = _meaning(plan, sources)
+    if keeps_arrival_order(plan):
+        return sorted(elements, key=lambda e: e.start)
+    return sorted(elements, key=lambda e: (e.start, row_order(e.row)))
+
+
+# ------------------------------------------------------------------------------------------- row by row
+
+
+def _source(plan: nodes.Source, sources: Sources) -> list[Element]:
+    names = plan.schema.names
+    rows = [(time, canonical_row(row.get(name) for name in names)) for time, row in sources[plan.name]]
+    return [Element(row, time, time) for time, row in sorted(rows, key=lambda each: each[0])]
+
+
+def _select(plan: nodes.Select, sources: Sources) -> list[Element]:
+    passes = _function(plan.predicate, plan.schema)
+    return [e for e in _meaning(plan.input, sources) if passes(e.row) is True]
+
+
+def _project(plan: nodes.Project, sources: Sources) -> list[Element]:
+    compute = [_function(expression, plan.input.schema) for _, expression in plan.columns]
+    elements = _meaning(plan.input, sources)
+    return [e._replace(row=canonical_row(column(e.row) for column in compute)) for e in elements]
+
+
+def _union(plan: nodes.Union, sources: Sources) -> list[Element]:
+    return [e for branch in plan.branches for e in _meaning(branch, sources)]
+
+
+def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
+    grain = plan.grain
+
+    def rounded(e: Element) -> Element:
+        end = e.end if e.end == MAX_TIME else e.end // grain * grain
+        return Element(e.row, _ceil(e.start, grain) * grain, end)
+
+    return _lasting(map(rounded, _meaning(plan.input, sources)))
+
+
+def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
+    lefts = _keyed(plan.left, plan.left_keys, sources)
+    rights = _keyed(plan.right, plan.right_keys, sources)
+    pairs = [
+        Element(left.row + right.row, max(left.start, right.start), min(left.end, right.end))
+        for key, left in lefts
+        for other, right in rights
+        if key == other and None not in key
+    ]
+    if plan.residual is None:
+        return _lasting(pairs)
+    passes = _function(plan.residual, plan.schema)
+    return [e for e in _lasting(pairs) if passes(e.row) is True]
+
+
+def _keyed(plan: Plan, keys: Sequence[str], sources: Sources) -> list[tuple[Row, Element]]:
+    return [(_pick(plan.schema, keys, e.row), e) for e in _meaning(plan, sources)]
+
+
+def _function(expression: Expression, schema: Schema) -> Callable[[Row], Any]:
+    value, names = evaluator(expression, schema), schema.names
+    return lambda row: value(dict(zip(names, row, strict=True)))
+
+
+def _pick(schema: Schema, names: Sequence[str], row: Row) -> Row:
+    return tuple(row[schema.names.index(name)] for name in names)
+
+
+def _lasting(elements: Iterable[Element]) -> list[Element]:
+    return [e for e in elements if e.start < e.end]
+
+
+def _ceil(number: int, step: int) -> int:
+    return -(-number // step)
+
+
+# ---------------------------------------------------------------------------------------------- windows
+
+
+def _window(plan: nodes.Window, sources: Sources) -> list[Element]:
+    happened = _ordered(plan.input, sources)
+    return _lasting(WINDOWS[type(plan.spec)](plan.spec, plan.schema, happened))
+
+
+def _range(spec: windows.Range, _: Schema, happened: list[Element]) -> list[Element]:
+    return [Element(e.row, e.start, plus(e.start, spec.size)) for e in happened]
+
+
+def _now(_: windows.Now, __: Schema, happened: list[Element]) -> list[Element]:
+    return [Element(e.row, e.start, e.start + 1) for e in happened]
+
+
+def _unbounded(_: windows.Unbounded, __: Schema, happened: list[Element]) -> list[Element]:
+    return [Element(e.row, e.start, MAX_TIME) for e in happened]
+
+
+def _sliding(spec: windows.Sliding, _: Schema, happened: list[Element]) -> list[Element]:
+    """From the answer of the first window that holds the row to the answer of the first that does not."""
+    holding = [(e.row, _windows_of(spec, e.start)) for e in happened]
+    return [Element(row, ks.start * spec.slide - 1, ks.stop * spec.slide - 1) for row, ks in holding if ks]
+
+
+def _windows_of(spec: windows.Sliding, time: int) -> range:
+    """The k of every window kS − T ≤ time < kS."""
+    return range(_ceil(time + 1, spec.slide), (time + spec.size) // spec.slide + 1)
+
+
+def _rows(spec: windows.Rows, schema: Schema, happened: list[Element]) -> list[Element]:
+    partitions: dict[Row, list[Element]] = defaultdict(list)
+    for e in happened:
+        partitions[_pick(schema, spec.keys, e.row)].append(e)
+    return [e for partition in partitions.values() for e in _newest(spec.count, partition)]
+
+
+def _newest(count: int, partition: list[Element]) -> list[Element]:
+    ends = [e.start for e in partition[count:]] + [MAX_TIME] * count
+    return [Element(e.row, e.start, end) for e, end in zip(partition, ends, strict=False)]
+
+
+# --------------------------------------------------------------------------------- instant by instant
+
+
+def _instants(elements: Iterable[Element]) -> list[int]:
+    """The elementary instants: nothing changes between two of them."""
+    return sorted({time for e in elements for time in (e.start, e.end) if time != MAX_TIME})
+
+
+def _snapshots(elements: Sequence[Element]) -> list[tuple[int, Bag]]:
+    return [(t, Counter(_valid(elements, t))) for t in _instants(elements)]
+
+
+def _valid(elements: Sequence[Element], instant: int) -> list[Row]:
+    return [e.row for e in elements if e.start <= instant < e.end]
+
+
+def _steps(snapshots: Iterable[tuple[int, Bag]]) -> Iterator[tuple[int, Bag, Bag]]:
+    """At each instant the bag of rows gone and the bag of rows come."""
+    before: Bag = Counter()
+    for instant, bag in snapshots:
+        yield instant, before - bag, bag - before
+        before = bag
+
+
+def _intervals(snapshots: Iterable[tuple[int, Bag]]) -> list[Element]:
+    """The longest intervals with these snapshots, each lasting until the next; the oldest copy goes first."""
+    since: dict[Row, list[int]] = defaultdict(list)
+    ended = []
+    for instant, gone, come in _steps(snapshots):
+        for row in gone.elements():
+            ended.append(Element(row, since[row].pop(0), instant))
+        for row in come.elements():
+            since[row].append(instant)
+    return ended + [Element(row, start, MAX_TIME) for row, starts in since.items() for start in starts]
+
+
+def _aggregate(plan: nodes.Aggregate, sources: Sources) -> list[Element]:
+    elements = _ordered(plan.input, sources)
+    return _intervals((t, Counter(_groups(plan, _valid(elements, t)))) for t in _instants(elements))
+
+
+def _sliding_aggregate(plan: nodes.SlidingAggregate, sources: Sources) -> list[Element]:
+    size, slide = plan.window.size, plan.window.slide
+    happened = _ordered(plan.input, sources)
+    answers = []
+    for k in sorted({k for e in happened for k in _windows_of(plan.window, e.start)}):
+        begin, end = k * slide - size, k * slide
+        bounds = (begin, end) if plan.bounds else ()
+        for row in _groups(plan, [e.row for e in happened if begin <= e.start < end]):
+            answers.append(Element(row + bounds, end - 1, end + slide - 1))
+    return answers
+
+
+def _groups(plan: nodes.Aggregate, rows: list[Row]) -> list[Row]:
+    """One row per group: the keys, then each aggregate over the group's rows in their order."""
+    below = plan.input.schema
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[_pick(below, plan.keys, row)].append(row)
+    return [
+        key + canonical_row(_fold(call, below, group) for call in plan.calls) for key, group in groups.items()
+    ]
+
+
+def _fold(call: nodes.AggregateCall, below: Schema, group: list[Row]) -> Any:
+    if call.column is None:
+        return len(group)
+    index = below.names.index(call.column)
+    return fold(call.function, [row[index] for row in group])
+
+
+def _distinct(plan: nodes.Distinct, sources: Sources) -> list[Element]:
+    snapshots = _snapshots(_meaning(plan.input, sources))
+    return _intervals((t, Counter(set(bag))) for t, bag in snapshots)
+
+
+def _except(plan: nodes.Except, sources: Sources) -> list[Element]:
+    left, right = _meaning(plan.left, sources), _meaning(plan.right, sources)
+    difference = _bag_difference if plan.all else _set_difference
+    return _intervals((t, difference(_valid(left, t), _valid(right, t))) for t in _instants(left + right))
+
+
+def _bag_difference(left: list[Row], right: list[Row]) -> Bag:
+    return Counter(left) - Counter(right)
+
+
+def _set_difference(left: list[Row], right: list[Row]) -> Bag:
+    return Counter(set(left) - set(right))
+
+
+# -------------------------------------------------------------------------------------- back to streams
+
+
+def _istream(plan: nodes.IStream, sources: Sources) -> list[Element]:
+    steps = _steps(_snapshots(_meaning(plan.input, sources)))
+    return [Element(row, t, t) for t, _, come in steps for row in come.elements()]
+
+
+def _dstream(plan: nodes.DStream, sources: Sources) -> list[Element]:
+    steps = _steps(_snapshots(_meaning(plan.input, sources)))
+    return [Element(row, t, t) for t, gone, _ in steps for row in gone.elements()]
+
+
+def _rstream(plan: nodes.RStream, sources: Sources) -> list[Element]:
+    elements = _meaning(plan.input, sources)
+    if any(e.end == MAX_TIME for e in elements):
+        raise ValueError("RStream over rows that never leave has no finite answer: the oracle cannot list it")
+    return [Element(e.row, tick, tick) for e in elements for tick in _ticks(plan.slide, e.start, e.end)]
+
+
+def _ticks(slide: int, start: int, end: int) -> range:
+    """Every k·slide − 1 in [start, end)."""
+    return range(_ceil(start + 1, slide) * slide - 1, end, slide)
+
+
+Meaning = Callable[[Any, Sources], list[Element]]
+
+MEANINGS: Final[dict[type[Plan], Meaning]] = {
+    nodes.Source: _source,
+    nodes.Select: _select,
+    nodes.Project: _project,
+    nodes.Union: _union,
+    nodes.Window: _window,
+    nodes.Granularity: _granularity,
+    nodes.Join: _join,
+    nodes.Aggregate: _aggregate,
+    nodes.SlidingAggregate: _sliding_aggregate,
+    nodes.Distinct: _distinct,
+    nodes.Except: _except,
+    nodes.IStream: _istream,
+    nodes.DStream: _dstream,
+    nodes.RStream: _rstream,
+}
+
+WINDOWS: Final[dict[type[Any], Callable[[Any, Schema, list[Element]], list[Element]]]] = {
+    windows.Range: _range,
+    windows.Sliding: _sliding,
+    windows.Rows: _rows,
+    windows.Now: _now,
+    windows.Unbounded: _unbounded,
+}
