@@ -16,7 +16,7 @@ import headrace
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-EXAMPLES_IN = [path for path in DOCUMENTS if path.name == "README.md" or "docs" in path.parts]
+EXAMPLES_IN = [path for path in DOCUMENTS if path.name == "README.md" or path.is_relative_to(ROOT / "docs")]
 
 
 # --- documents --------------------------------------------------------------------------------------------
