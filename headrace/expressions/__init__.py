@@ -8,8 +8,9 @@ cast) is NULL.
 
 from __future__ import annotations
 
-from headrace.expressions.builder import col, fn, lit
+from headrace.expressions.builder import coalesce, col, fn, lit, when
 from headrace.expressions.compile import compile
+from headrace.expressions.conditions import Between, Case, Coalesce, In, Like
 from headrace.expressions.evaluate import evaluate, evaluator
 from headrace.expressions.expression import Expression, as_expression
 from headrace.expressions.functions import FUNCTIONS
@@ -34,19 +35,25 @@ __all__ = [
     "FUNCTIONS",
     "And",
     "Arithmetic",
+    "Between",
+    "Case",
     "Cast",
+    "Coalesce",
     "Column",
     "Comparison",
     "Expression",
     "Function",
+    "In",
     "IsNotNull",
     "IsNull",
+    "Like",
     "Literal",
     "Negate",
     "Not",
     "Or",
     "Scope",
     "as_expression",
+    "coalesce",
     "col",
     "compile",
     "compile_predicate",
@@ -54,4 +61,5 @@ __all__ = [
     "evaluator",
     "fn",
     "lit",
+    "when",
 ]

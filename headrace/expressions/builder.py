@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.expressions.expression import Expression, as_expression
+from headrace.expressions.conditions import Case, Coalesce
+from headrace.expressions.expression import as_expression
 from headrace.expressions.nodes import Column, Function, Literal
 from headrace.expressions.types import type_named
 
@@ -24,4 +25,11 @@ def fn(name: str, *arguments: object) -> Function:
     return Function(name, tuple(as_expression(each) for each in arguments))
 
 
-__all__ = ["Expression", "col", "fn", "lit"]
+def when(condition: object, value: object) -> Case:
+    """The first branch of a CASE; go on with `.when(…)` and `.otherwise(…)`."""
+    return Case(((as_expression(condition), as_expression(value)),))
+
+
+def coalesce(*operands: object) -> Coalesce:
+    """The first value that is not NULL."""
+    return Coalesce(tuple(as_expression(each) for each in operands))

@@ -221,9 +221,9 @@ class Function(Expression):
         return f"{self.name}({', '.join(map(str, self.arguments))})"
 
 
-ATOMS = (Column, Literal, Cast, Function)
+ATOMS = frozenset({"Column", "Literal", "Cast", "Function", "Coalesce", "Case"})
 
 
 def nested(operand: Expression) -> str:
     """The operand's text, in parentheses unless it is one word or one call."""
-    return str(operand) if isinstance(operand, ATOMS) else f"({operand})"
+    return str(operand) if type(operand).__name__ in ATOMS else f"({operand})"

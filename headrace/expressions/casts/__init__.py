@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from headrace.errors import ExpressionError
 from headrace.expressions.bound import Bound, Kernel, call
-from headrace.expressions.casts import numeric
+from headrace.expressions.casts import numeric, temporal, text
 from headrace.expressions.types import canonical, common_of, family, sql_name
 
-CASTS: Final[dict[tuple[str, str], Kernel]] = {**numeric.ROWS}
+CASTS: Final[dict[tuple[str, str], Kernel]] = {**numeric.ROWS, **text.ROWS, **temporal.ROWS}
 
 
 def _same_value(of: pa.DataType, value: Any) -> Any:
