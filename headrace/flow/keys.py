@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.flow.columns import byte_values, is_bytes, is_fixed, raw_values, valid_mask
-from headrace.kernels.hashing import fold_bytes, fold_nulls, fold_words
+from headrace.kernels.hashing import fold_bytes, fold_words
 from headrace.schema import DataType
 
 Words = npt.NDArray[np.int64]
@@ -116,7 +116,9 @@ def _equal_column(a: pa.Array, b: pa.Array) -> Mask:
     elif is_bytes(a.type) or pt.is_decimal(a.type):
         same = pc.fill_null(pc.equal(a, b), pa.scalar(True)).to_numpy(zero_copy_only=False)
     else:
-        same = np.array([x == y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], np.bool_)
+        same = np.array(
+            [repr(x) == repr(y) for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], np.bool_
+        )
     if a.null_count or b.null_count:
         there_a, there_b = valid_mask(a), valid_mask(b)
         same = np.where(there_a & there_b, same, there_a == there_b)

@@ -13,7 +13,10 @@ EMPTY = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
-_NULL_HASH = np.uint64(0xD6E8FEB86659FD93)
+# Arrow's buffers are read-only; a writable array passes for a read-only one, never the other way.
+_READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_READ_U64 = nb.types.Array(nb.uint64, 1, "A", readonly=True)
+_READ_U8 = nb.types.Array(nb.uint8, 1, "A", readonly=True)
 
 
 @nb.njit(inline="always")
@@ -23,14 +26,14 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@nb.njit("void(uint64[:], uint64[:])", cache=True)
+@nb.njit(nb.void(_READ_U64, nb.uint64[:]), cache=True)
 def fold_words(words: npt.NDArray[np.uint64], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold one 64-bit word per row into the row hashes."""
     for i in range(words.size):
         hashes[i] = _mix(hashes[i] * _MULTIPLIER + words[i])
 
 
-@nb.njit("void(int64[:], uint8[:], uint64[:])", cache=True)
+@nb.njit(nb.void(_READ_I64, _READ_U8, nb.uint64[:]), cache=True)
 def fold_bytes(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
 ) -> None:
@@ -50,14 +53,6 @@ def fold_bytes(
         hashes[i] = _mix(h ^ word)
 
 
-@nb.njit("void(boolean[:], uint64[:])", cache=True)
-def fold_nulls(valid: npt.NDArray[np.bool_], hashes: npt.NDArray[np.uint64]) -> None:
-    """Replace the contribution of null values by one constant."""
-    for i in range(valid.size):
-        if not valid[i]:
-            hashes[i] = _mix(hashes[i] ^ _NULL_HASH)
-
-
 @nb.njit(inline="always")
 def slot_of(key: np.int64, mask: np.int64) -> np.int64:
     """The home slot of a key in a table of `mask + 1` slots."""
@@ -65,7 +60,10 @@ def slot_of(key: np.int64, mask: np.int64) -> np.int64:
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(mask))
 
 
-@nb.njit("UniTuple(int64, 2)(int64[:, :], int64[:], int64[:], int64, int64, int64)", cache=True)
+@nb.njit(
+    nb.types.UniTuple(nb.int64, 2)(nb.int64[:, :], _READ_I64, nb.int64[:], nb.int64, nb.int64, nb.int64),
+    cache=True,
+)
 def find_or_add(
     table: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
@@ -101,7 +99,7 @@ def find_or_add(
     return keys.size, added
 
 
-@nb.njit("void(int64[:, :], int64[:], int64[:], boolean[:])", cache=True)
+@nb.njit(nb.void(nb.int64[:, :], _READ_I64, _READ_I64, nb.boolean[:]), cache=True)
 def insert_codes(
     table: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
