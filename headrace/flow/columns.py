@@ -15,6 +15,7 @@ from headrace.schema import DataType
 
 Indices = npt.NDArray[np.int64]
 _CARRIERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+_SMALL = 4096
 
 
 class Buffer:
@@ -49,8 +50,11 @@ class Buffer:
         return self._array[self._tail - count : self._tail]
 
     def drop(self, count: int) -> None:
-        """Forget `count` values at the head."""
+        """Forget `count` values at the head; space that is seven eighths dead is given back."""
         self._head += count
+        live = self._tail - self._head
+        if len(self._array) > _SMALL and 8 * live < len(self._array):
+            self.replace(self._array[self._head : self._tail].copy())
 
     def reserve(self, count: int) -> None:
         """Make room: shift the live values down if half of the space is dead, else double."""

@@ -31,6 +31,7 @@ class RowStore:
         self._stamps = {name: Buffer(np.int64) for name in stamps}
         self._marked = 0
         self._edits: list[tuple[str, Ids, Ids]] = []
+        self._edited = 0
 
     def __len__(self) -> int:
         return self.next - self.base
@@ -61,7 +62,20 @@ class RowStore:
     def set_stamp(self, name: str, ids: Ids, values: Ids) -> None:
         """Change stamps of rows held."""
         np.asarray(self._stamps[name].view, np.int64)[ids - self.base] = values
+        self._remember(name, ids, values)
+
+    def _remember(self, name: str, ids: Ids, values: Ids) -> None:
+        """Note what a snapshot must write; once that is more than what is held, it writes what is held."""
+        if self._marked < 0:
+            return
         self._edits.append((name, ids, values))
+        self._edited += len(ids)
+        if self._edited > 2 * len(self) + 1024:
+            self._mark(-1)
+
+    def _mark(self, id: int) -> None:
+        """Rows before `id` are in the last snapshot; −1: none is."""
+        self._marked, self._edits, self._edited = id, [], 0
 
     def drop_before(self, id: int) -> None:
         """Forget the rows with smaller ids."""
@@ -87,8 +101,7 @@ class RowStore:
         self._columns = [column_for(field.type) for field in self.schema]
         self._stamps = {name: Buffer(np.int64) for name in self._stamps}
         self.base = self.next = 0
-        self._marked = -1
-        self._edits = []
+        self._mark(-1)
 
     def bytes(self) -> int:
         return sum(c.bytes() for c in self._columns) + sum(b.bytes() for b in self._stamps.values())
@@ -102,14 +115,15 @@ class RowStore:
             chunk[f"stamp:{name}"] = self.stamp(name)[begin - self.base :].copy()
             edits = [] if reset else [(i, v) for n, i, v in self._edits if n == name]
             chunk[f"edit:{name}"] = np.array([np.concatenate(c) for c in zip(*edits, strict=True)] or [[], []], np.int64)
-        self._marked = self.next
-        self._edits = []
+        self._mark(self.next)
         return chunk  # type: ignore[return-value]
 
     def apply(self, chunk: Chunk) -> None:
         if chunk["reset"]:
             self._clear()
-            self.base = self.next = int(chunk["begin"])  # type: ignore[arg-type]
+        begin = int(chunk["begin"])  # type: ignore[arg-type]
+        if begin != self.next:
+            self._skip_to(begin)
         rows: pa.RecordBatch = chunk["rows"]
         self.append(rows, **{name: chunk[f"stamp:{name}"] for name in self._stamps})  # type: ignore[misc]
         for name in self._stamps:
@@ -117,7 +131,12 @@ class RowStore:
             live = ids >= self.base
             np.asarray(self._stamps[name].view, np.int64)[ids[live] - self.base] = values[live]
         self.drop_before(int(chunk["base"]))  # type: ignore[arg-type]
-        self._marked = self.next
+        self._mark(self.next)
+
+    def _skip_to(self, id: int) -> None:
+        """Go on at `id`: the rows before it came and went between two snapshots."""
+        self.drop_before(self.next)
+        self.base = self.next = id
 
 
 def bare_rows(rows: int) -> pa.RecordBatch:

@@ -26,6 +26,7 @@ class CodeTable:
         self._buffers = {name: Buffer(dtype) for name, (dtype, _) in columns.items()}
         self._size = 0
         self._touched: list[Codes] = []
+        self._touches = 0
         self._reset = True
 
     def __len__(self) -> int:
@@ -44,16 +45,23 @@ class CodeTable:
         self._size = size
 
     def touch(self, codes: Codes) -> None:
-        """Say that the values of these codes changed."""
+        """Say that the values of these codes changed; once that is more than all, a snapshot writes all."""
+        if self._reset:
+            return
         self._touched.append(codes)
+        self._touches += len(codes)
+        if self._touches > 2 * self._size + 1024:
+            self._forget_changes(reset=True)
+
+    def _forget_changes(self, reset: bool) -> None:
+        self._touched, self._touches, self._reset = [], 0, reset
 
     def keep(self, keep: Mask) -> None:
         """Forget codes; the kept ones move up."""
         for buffer in self._buffers.values():
             buffer.replace(buffer.view[keep].copy())
         self._size = int(np.count_nonzero(keep))
-        self._reset = True
-        self._touched = []
+        self._forget_changes(reset=True)
 
     def bytes(self) -> int:
         return sum(b.bytes() for b in self._buffers.values())
@@ -63,7 +71,7 @@ class CodeTable:
         codes = np.arange(self._size) if whole else self._changed_codes()
         chunk: dict[str, Any] = {"size": self._size, "reset": whole, "codes": codes}
         chunk |= {f"value:{name}": b.view[codes] for name, b in self._buffers.items()}
-        self._touched, self._reset = [], False
+        self._forget_changes(reset=False)
         return chunk
 
     def _changed_codes(self) -> Codes:
@@ -76,4 +84,4 @@ class CodeTable:
         self.grow(chunk["size"])
         for name, buffer in self._buffers.items():
             buffer.view[chunk["codes"]] = chunk[f"value:{name}"]
-        self._touched, self._reset = [], False
+        self._forget_changes(reset=False)

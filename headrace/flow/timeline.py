@@ -15,7 +15,7 @@ Events = npt.NDArray[np.int64]
 
 
 class Timeline:
-    """Events (time, payload …) as int64 rows, taken out in order of time; equal times in order of entry.
+    """Events (time, payload …) as int64 rows, taken out in order of time; equal times in no set order.
 
     A list of runs, each sorted by time. New events that come in order after a run extend it, the common
     case of fixed windows; others start a run of their own, and runs of like size are merged, so an event is
@@ -27,6 +27,7 @@ class Timeline:
         self._runs: list[_Run] = []
         self._taken_to = MIN_TIME
         self._added: list[Events] = []
+        self._new = 0
         self._reset = True
         self._count = 0
 
@@ -43,9 +44,21 @@ class Timeline:
             return
         if not bool(np.all(times[:-1] <= times[1:])):
             events = events[np.argsort(times, kind="stable")]
-        self._added.append(events)
         self._count += len(events)
+        self._remember(events)
         self._place(events)
+
+    def _remember(self, events: Events) -> None:
+        """Note what a snapshot must write; once that is more than what is held, it writes what is held."""
+        if self._reset:
+            return
+        self._added.append(events)
+        self._new += len(events)
+        if self._new > self._count + 1024:
+            self._forget_changes(reset=True)
+
+    def _forget_changes(self, reset: bool) -> None:
+        self._added, self._new, self._reset = [], 0, reset
 
     def _place(self, events: Events) -> None:
         for run in reversed(self._runs):
@@ -74,7 +87,12 @@ class Timeline:
         """Replace payload `column` by `new[value]`, when codes were compacted."""
         for run in self._runs:
             run.view[:, column] = new[run.view[:, column]]
-        self._added, self._reset = [], True
+        self._forget_changes(reset=True)
+
+    def values(self, column: int) -> Events:
+        """One payload of every pending event, in no set order."""
+        pending = [run.view[:, column] for run in self._runs]
+        return np.concatenate(pending) if pending else np.empty(0, np.int64)
 
     def bytes(self) -> int:
         return sum(run.bytes() for run in self._runs)
@@ -84,7 +102,7 @@ class Timeline:
         parts = [run.view for run in self._runs] if whole else self._added
         pending = [p[p[:, 0] > self._taken_to] for p in parts]
         events = np.concatenate(pending) if pending else np.empty((0, self.width), np.int64)
-        self._added, self._reset = [], False
+        self._forget_changes(reset=False)
         return {"reset": whole, "taken": self._taken_to, "events": events}
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
@@ -92,7 +110,7 @@ class Timeline:
             self._runs, self._count = [], 0
         self.add(chunk["events"])
         self.take(chunk["taken"])
-        self._added, self._reset = [], False
+        self._forget_changes(reset=False)
 
 
 class _Run:
