@@ -13,7 +13,7 @@ from headrace.expressions.compile import compile
 from headrace.expressions.conditions import Between, Case, Coalesce, In, Like
 from headrace.expressions.evaluate import evaluate, evaluator
 from headrace.expressions.expression import Expression, as_expression
-from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.functions import FUNCTIONS, register
 from headrace.expressions.nodes import (
     And,
     Arithmetic,
@@ -61,5 +61,6 @@ __all__ = [
     "evaluator",
     "fn",
     "lit",
+    "register",
     "when",
 ]

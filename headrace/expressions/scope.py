@@ -16,6 +16,9 @@ from headrace.expressions.bound import Bound, Input
 class Rule(Protocol):
     """How a function takes its arguments: checks and coerces them, and names its kernel."""
 
+    @property
+    def name(self) -> str: ...
+
     def bind(self, args: tuple[Bound, ...]) -> Bound: ...
 
 

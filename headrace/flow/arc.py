@@ -20,18 +20,20 @@ Item = Batch | Punctuation
 class Arc:
     """A queue of items with a read cursor per reader."""
 
-    __slots__ = ("_base", "_items", "_readers", "heartbeat", "rows_in")
+    __slots__ = ("_items", "_readers", "base", "heartbeat", "part", "rows_in", "version")
 
     def __init__(self) -> None:
         self._items: deque[Item] = deque()
-        self._base = 0
+        self.base = 0
         self._readers: list[Reader] = []
         self.heartbeat = MIN_TIME
         self.rows_in = 0
+        self.version = 0
+        self.part: object | None = None
 
     def reader(self) -> Reader:
         """A new cursor, at the tail: it sees what is appended from now on."""
-        reader = Reader(self, self._base + len(self._items))
+        reader = Reader(self, self.base + len(self._items))
         self._readers.append(reader)
         return reader
 
@@ -45,6 +47,7 @@ class Arc:
         if len(batch) == 0:
             return
         self.rows_in += len(batch)
+        self.version += 1
         self.heartbeat = max(self.heartbeat, batch.last - 1)
         for reader in self._readers:
             reader.rows += len(batch)
@@ -54,6 +57,7 @@ class Arc:
     def punctuate(self, punctuation: Punctuation) -> None:
         """Add an in-band punctuation at the tail."""
         self.heartbeat = max(self.heartbeat, punctuation.heartbeat)
+        self.version += 1
         for reader in self._readers:
             reader.punctuations += 1
         if self._readers:
@@ -61,15 +65,27 @@ class Arc:
 
     def trim(self) -> None:
         """Drop what every reader has passed."""
-        low = min((r.position for r in self._readers), default=self._base + len(self._items))
-        while self._base < low:
+        low = min((r.position for r in self._readers), default=self.base + len(self._items))
+        while self.base < low:
             self._items.popleft()
-            self._base += 1
+            self.base += 1
 
     def item(self, position: int) -> Item | None:
         """The item at an absolute position, or None at the tail."""
-        index = position - self._base
+        index = position - self.base
         return self._items[index] if index < len(self._items) else None
+
+    def reload(self, reset: bool, begin: int, items: list[Item], cursors: list[list[int]]) -> None:
+        """Hold what a snapshot held: `items` from position `begin` on, each reader at its cursor."""
+        if reset:
+            self._items, self.base = deque(), begin
+        self._items.extend(items)
+        for reader, (position, offset) in zip(self._readers, cursors, strict=True):
+            reader.position, reader.offset = position, offset
+            rest = [self._items[i] for i in range(position - self.base, len(self._items))]
+            reader.rows = sum(len(i) for i in rest if isinstance(i, Batch)) - offset
+            reader.punctuations = sum(not isinstance(i, Batch) for i in rest)
+        self.trim()
 
     @property
     def readers(self) -> tuple[Reader, ...]:

@@ -7,13 +7,10 @@ that stands between. A value written is *active* until its reader has passed it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.flow.arc import Reader
 from headrace.time.timestamp import MIN_TIME
-
-HeartbeatMap = Callable[[int], int]
 
 
 @dataclass(eq=False)
@@ -27,18 +24,18 @@ class Register:
     path: tuple[Reader, ...] = ()
     value: int = MIN_TIME
     active: bool = False
-    _offered: int = field(default=MIN_TIME)
+    offered: int = MIN_TIME
 
     def offer(self, value: int) -> bool:
         """Write a value; true if it is news."""
-        if value <= self._offered:
+        if value <= self.offered:
             return False
-        self._offered = value
+        self.offered = value
         return True
 
     def read(self) -> int:
         """The value in force, taking over the offered one once its path is clear."""
-        if self._offered > self.value and all(r.rows == 0 for r in self.path):
-            self.value = self._offered
+        if self.offered > self.value and all(r.rows == 0 for r in self.path):
+            self.value = self.offered
             self.active = True
         return self.value

@@ -36,7 +36,7 @@ def batch_of(rows: Sequence[tuple[int, Mapping[str, Any]]], schema: Schema) -> B
 
 
 def interleavings(streams: Mapping[str, Batch], choose: Choose, *, lag: int = 0) -> list[Step]:
-    """Cut each stream into batches, push these in some order, advance the clock now and then, end the streams.
+    """Cut each stream into batches, push these in some order, advance the clock now and then, end streams.
 
     The first step sets the clock. After `("advance", now)` only rows with a time > now − `lag` follow, so
     that a clock may vouch for streams that are `lag` ticks late. A stream ends some time after its last row.
@@ -72,7 +72,7 @@ def _first(streams: Mapping[str, Batch]) -> int:
 
 
 def skew_needed(steps: Sequence[Step]) -> int:
-    """The least δ for which t + (now − arrival of t) − δ, t the latest time, is a heartbeat of each stream."""
+    """The least δ for which t + (now − arrival of t) − δ, t the latest time, is always a heartbeat."""
     now, needed = MIN_TIME, 0
     seen: dict[str, int] = {}
     best: dict[str, int] = {}

@@ -19,6 +19,8 @@ def minimal(key: Ints, t: Ints, n: Ints, delta: Ints) -> Ints:
     """
     if not len(key):
         return np.zeros(0, dtype=np.int64)
+    if len(np.unique(key)) == len(key):
+        return np.argsort(key)
     kept = [_level(key, t, n, delta, int(count)) for count in np.unique(n)]
     chosen = np.concatenate(kept)
     order = np.lexsort((delta[chosen], n[chosen], t[chosen], key[chosen]))

@@ -18,9 +18,6 @@ from headrace.errors import TimeError
 from headrace.time.pareto import minimal
 
 Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-_CHUNK = 1 << 21
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -130,8 +127,14 @@ class SkewMatrix:
         """
         if self.streams != other.streams:
             raise TimeError("HR-T002", "matrices over different streams", hint="name the same streams in order")
-        parts = [_columns(self), _columns(other), *_paths(self, other)]
-        return SkewMatrix.build(self.streams, *(np.concatenate(c) for c in zip(*parts, strict=True)))
+        from headrace.kernels.skew import product_row
+
+        left, right = _rows(self), _rows(other)
+        rows = [product_row(i, self.size, *left, *right) for i in range(self.size)]
+        source = np.repeat(np.arange(self.size), [len(target) for target, _ in rows])
+        target = np.concatenate([target for target, _ in rows])
+        t, n, delta = np.concatenate([pairs for _, pairs in rows]).T
+        return SkewMatrix(self.streams, *_sorted(source, target, t, n, delta))
 
     __mul__ = product
 
@@ -158,68 +161,15 @@ class SkewMatrix:
         return best.reshape(self.size, self.size)
 
 
-def _columns(m: SkewMatrix) -> tuple[Ints, ...]:
-    return m.source, m.target, m.t, m.n, m.delta
+def _rows(m: SkewMatrix) -> tuple[Ints, Ints, Ints]:
+    """Where each source's pairs begin, their targets, and the (t, n, δ) table, as the kernel wants them."""
+    begin = np.searchsorted(m.source, np.arange(m.size + 1)).astype(np.int64)
+    return begin, m.target, np.stack([m.t, m.n, m.delta], axis=1)
 
 
-def _paths(left: SkewMatrix, right: SkewMatrix) -> list[tuple[Ints, ...]]:
-    """Every composed pair that neither of the two direct extremes of its entry makes redundant."""
-    direct = _Direct(right, left)
-    begin = np.searchsorted(right.source, np.arange(right.size + 1))
-    steps = np.flatnonzero(left.n == 0)
-    fan = (begin[1:] - begin[:-1])[left.target[steps]]
-    parts = []
-    for chunk in np.split(steps, _cuts(fan)):
-        first = np.repeat(chunk, (begin[1:] - begin[:-1])[left.target[chunk]])
-        second = _ranges(begin[left.target[chunk]], begin[left.target[chunk] + 1])
-        parts.append(direct.fresh(*_compose(left, right, first, second)))
-    return parts
-
-
-def _compose(left: SkewMatrix, right: SkewMatrix, first: Ints, second: Ints) -> tuple[Ints, ...]:
-    t = saturating(left.t[first] + right.t[second])
-    delta = saturating(left.delta[first] + right.delta[second])
-    return left.source[first], right.target[second], t, right.n[second], delta
-
-
-class _Direct:
-    """The earliest and the tightest time-based pair of each entry: a cheap sieve for composed pairs."""
-
-    def __init__(self, *matrices: SkewMatrix) -> None:
-        self.size = matrices[0].size
-        self.refs: list[tuple[Ints, Ints]] = []
-        for m in matrices:
-            timed = np.flatnonzero(m.n == 0)
-            for picks in (timed, timed[::-1]):
-                t = np.full(self.size * self.size, np.iinfo(np.int64).max, dtype=np.int64)
-                delta = t.copy()
-                t[m.key[picks]], delta[m.key[picks]] = m.t[picks], m.delta[picks]
-                self.refs.append((t, delta))
-
-    def fresh(self, source: Ints, target: Ints, t: Ints, n: Ints, delta: Ints) -> tuple[Ints, ...]:
-        key = source * self.size + target
-        new: Bools = np.ones(len(key), dtype=np.bool_)
-        for ref_t, ref_delta in self.refs:
-            new &= (t < ref_t[key]) | (delta < ref_delta[key])
-        return source[new], target[new], t[new], n[new], delta[new]
-
-
-def saturating(sums: Ints) -> Ints:
-    """Sums of two non-negative int64, with a wrapped one replaced by the end of the domain."""
-    return np.where(sums < 0, np.iinfo(np.int64).max, sums)
-
-
-def _cuts(fan: Ints) -> Ints:
-    """Where to split so that each part fans out to about `_CHUNK` candidates."""
-    part = np.cumsum(fan) // _CHUNK
-    return np.flatnonzero(np.diff(part)) + 1
-
-
-def _ranges(begin: Ints, end: Ints) -> Ints:
-    """The concatenation of `range(b, e)` for each pair."""
-    length = end - begin
-    offset = np.repeat(begin - (np.cumsum(length) - length), length)
-    return offset + np.arange(length.sum(), dtype=np.int64)
+def _sorted(source: Ints, target: Ints, t: Ints, n: Ints, delta: Ints) -> tuple[Ints, ...]:
+    order = np.lexsort((delta, n, t, target, source))
+    return tuple(np.ascontiguousarray(x[order]) for x in (source, target, t, n, delta))
 
 
 def _triple(pair: Pair | tuple[int, int]) -> tuple[int, int, int]:

@@ -1,0 +1,198 @@
+"""push, advance, drain: the whole engine behind a dozen calls (`design.md` §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.engine.metrics import Metrics, account_waiting, measure
+from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
+from headrace.errors import GraphError, ScheduleError
+from headrace.flow.batch import Batch
+from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.plan.nodes import Plan, Source
+from headrace.scheduling.executor import Executor
+from headrace.scheduling.strategies import strategy as named_strategy
+from headrace.scheduling.table import StateTable
+from headrace.time.ets import Policy, Promise
+from headrace.time.punctuation import Punctuation
+
+
+class Engine:
+    """Runs continuous queries over pushed rows.
+
+    `push` puts rows into a source's buffer; `run`, and with it `advance` and `drain`, executes until
+    nothing more can be proven. After `run`, no row stays in a buffer whose release is provable from the
+    heartbeats of the sources at the current instant.
+    """
+
+    def __init__(self, *, strategy: str = "auto", propagation: str = "eqg", now: int = 0) -> None:
+        if propagation not in PROPAGATION:
+            known = ", ".join(PROPAGATION)
+            raise ScheduleError("HR-S002", f"unknown propagation {propagation!r}", hint=f"known: {known}")
+        self.now = now
+        self.propagation = propagation
+        self.graph = Graph(lambda: self.now)
+        self.table = StateTable(named_strategy(strategy), propagation == "eqg")
+        self.arcs: list[EtsArc] = []
+        self._executor = Executor(self.table, lambda source: source.demand(self.now))
+        self._version = 0
+
+    def declare(self, stream: Source, *, policy: Policy | None = None, promise: Promise | None = None) -> None:
+        """Say how a stream makes its ETS, before the first query mentions it."""
+        source = self.graph.declare(stream)
+        source.policy = policy or source.policy
+        source.promise = promise or source.promise
+
+    def add(self, query: str, plan: Plan) -> None:
+        """Add a query; it answers for rows pushed from now on."""
+        self.graph.add(query, plan)
+        self._rewire()
+
+    def remove(self, query: str) -> None:
+        """Remove a query; what no other query uses is freed."""
+        self.graph.remove(query)
+        self._rewire()
+
+    def _rewire(self) -> None:
+        self.arcs = wire(self.graph, self.propagation)
+        self.table.forget()
+
+    def push(self, stream: str, data: pa.RecordBatch, times: npt.ArrayLike | None = None) -> Batch:
+        """Put rows into a stream; external streams bring their times. Nothing runs yet."""
+        source = self._source(stream)
+        batch = source.push(data, times, self.now)
+        for node in source.successors:
+            node.fresh = True
+        return batch
+
+    def heartbeat(self, stream: str, time: int) -> None:
+        """The source itself promises that its rows to come are later than `time`."""
+        self._source(stream).heartbeat(time)
+
+    def punctuate(self, stream: str, punctuation: Punctuation) -> None:
+        """The source itself promises that no later row matches `punctuation`."""
+        source = self._source(stream)
+        if not punctuation.patterns:
+            source.heartbeat(punctuation.until)
+            return
+        source.punctuate(punctuation)
+        for node in source.successors:
+            node.fresh = True
+
+    def end(self, stream: str) -> None:
+        """Nothing more comes on a stream."""
+        self._source(stream).end()
+
+    def advance(self, now: int) -> None:
+        """The wall clock says `now` (never back); periodic ETS are made, and all that can run runs."""
+        self.now = max(self.now, now)
+        for source in self.graph.sources.values():
+            source.tick(self.now)
+        self.run()
+
+    def run(self) -> None:
+        """Execute until nothing can run and no source can help an operator that waits."""
+        while True:
+            node = self._ready()
+            if node is not None:
+                self._executor.run(node)
+            elif not self._demand():
+                break
+        account_waiting(self.graph.nodes, self.now)
+
+    def _ready(self) -> Node | None:
+        """A node something came to, else any node that could do more."""
+        nodes = self.graph.nodes
+        fresh = next((n for n in nodes if n.fresh), None)
+        return fresh or next((n for n in nodes if n.operator.more), None)
+
+    def _demand(self) -> bool:
+        """Ask the sources behind every operator that waits; true if one of them made an ETS."""
+        made = False
+        for node in self.graph.nodes:
+            for need in node.operator.needs():
+                for source in sources_behind(node.predecessors[need.input]):
+                    made |= source.demand(self.now)
+        return made
+
+    def drain(self, query: str | None = None) -> list[Batch]:
+        """Run, then take the answers of a query (of the only one, if there is one)."""
+        self.run()
+        return self._sink(query).drain()
+
+    def drain_all(self) -> dict[str, list[Batch]]:
+        """Run, then take the answers of every query."""
+        self.run()
+        return {name: sink.drain() for name, sink in self.graph.sinks.items()}
+
+    def set_strategy(self, name: str, nodes: Iterable[Node] | None = None) -> None:
+        """Swap the state table, for all or for some nodes; takes effect with the next step."""
+        self.table.choose(named_strategy(name), nodes)
+
+    def set_break(self, node: Node) -> None:
+        """Cut the graph at the output of a node."""
+        self.table.set_break(node)
+
+    def unset_break(self, node: Node) -> None:
+        """Undo `set_break`."""
+        self.table.unset_break(node)
+
+    def show_table(self) -> str:
+        """The state table as the papers print it."""
+        return self.table.show(self.graph.nodes)
+
+    def metrics(self) -> Metrics:
+        """Counts, sizes and waiting times of every node and source."""
+        return measure(self.graph, self.now)
+
+    def snapshot(self, since: int | None = None) -> Snapshot:
+        """All state, or what changed since the snapshot with version `since` (the last one taken)."""
+        if since is not None and since != self._version:
+            raise GraphError(
+                "HR-G004", f"cannot count from version {since}: the last snapshot is {self._version}",
+                hint="take a full snapshot",
+            )
+        self._version += 1
+        return snapshot_graph(self.graph, self._version, since, self.now)
+
+    def restore(self, snapshots: Iterable[Snapshot]) -> None:
+        """Take over a full snapshot and its increments, in order, of an engine with the same queries."""
+        for snapshot in snapshots:
+            restore_graph(self.graph, snapshot)
+            self._version = snapshot.version
+            self.now = snapshot.now
+        self._rewire()
+        for node in self.graph.nodes:
+            node.fresh = True
+
+    def _source(self, stream: str) -> SourceNode:
+        source = self.graph.sources.get(stream)
+        if source is None:
+            known = ", ".join(self.graph.sources) or "none"
+            raise GraphError("HR-G005", "no query reads such a stream", place=stream, hint=f"known: {known}")
+        return source
+
+    def _sink(self, query: str | None) -> Any:
+        sinks = self.graph.sinks
+        if query is None and len(sinks) == 1:
+            return next(iter(sinks.values()))
+        if query is None or query not in sinks:
+            known = ", ".join(sinks) or "none"
+            raise GraphError("HR-G003", "no such query", place=str(query), hint=f"running: {known}")
+        return sinks[query]
+
+
+def sources_behind(before: Node | SourceNode) -> list[SourceNode]:
+    """The sources whose rows can come by way of `before`."""
+    if isinstance(before, SourceNode):
+        return [before]
+    return list(dict.fromkeys(s for p in before.predecessors for s in sources_behind(p)))
+
+

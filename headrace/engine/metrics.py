@@ -1,0 +1,84 @@
+"""What the engine can tell of itself: counts, sizes, waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+
+
+@dataclass(frozen=True)
+class SourceMetrics:
+    """A source: rows pushed, ETS made, the heartbeat promised, rows still in its buffer."""
+
+    rows_in: int
+    ets_made: int
+    promised: int
+    held_rows: int
+
+
+@dataclass(frozen=True)
+class NodeMetrics:
+    """An operator: rows out, state, rows in its output buffer, and its waiting in ticks of the wall clock."""
+
+    rows_out: int
+    runs: int
+    state_bytes: int
+    held_rows: int
+    waiting_since: int | None
+    waited: int
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Everything, by name."""
+
+    sources: dict[str, SourceMetrics]
+    nodes: dict[str, NodeMetrics]
+    held_items: int
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of state over all operators."""
+        return sum(n.state_bytes for n in self.nodes.values())
+
+
+def account_waiting(nodes: Iterable[Node], now: int) -> None:
+    """Note which operators idle-wait from `now` on, and close the waits that ended."""
+    for node in nodes:
+        if not node.operator.idle_waiting_prone:
+            continue
+        waits = any(reader.rows for reader in node.operator.inputs)
+        if waits and node.waiting_since is None:
+            node.waiting_since = now
+        elif not waits and node.waiting_since is not None:
+            node.waited += now - node.waiting_since
+            node.waiting_since = None
+
+
+def measure(graph: Graph, now: int) -> Metrics:
+    """The metrics of a graph at wall-clock instant `now`."""
+    sources = {
+        name: SourceMetrics(s.rows_in, s.ets_made, s.promised, s.arc.held_rows())
+        for name, s in graph.sources.items()
+    }
+    nodes = {node.name: _node(node, now) for node in graph.nodes}
+    arcs = [s.arc for s in graph.sources.values()] + [n.operator.output for n in graph.nodes]
+    sinks = {id(sink.arc) for sink in graph.sinks.values()}
+    held = sum(arc.held_items() for arc in arcs if id(arc) not in sinks)
+    return Metrics(sources, nodes, held)
+
+
+def _node(node: Node, now: int) -> NodeMetrics:
+    open_wait = 0 if node.waiting_since is None else now - node.waiting_since
+    operator = node.operator
+    return NodeMetrics(
+        operator.rows_out,
+        node.runs,
+        operator.state_bytes(),
+        operator.output.held_rows(),
+        node.waiting_since,
+        node.waited + open_wait,
+    )

@@ -1,0 +1,143 @@
+"""Snapshots of a whole graph: source promises, arcs with their cursors, registers, operator state.
+
+Incremental: each part writes what changed since the last snapshot, so the cost follows the change.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import GraphError
+from headrace.flow.arcpart import ArcPart
+from headrace.flow.state import Chunk, Part, decode, encode
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.operators.contract import Waiting
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The chunks of one snapshot by name. `since` None: complete in itself."""
+
+    version: int
+    since: int | None
+    now: int
+    chunks: dict[str, bytes] = field(repr=False)
+
+    def bytes(self) -> int:
+        """The size of all chunks."""
+        return sum(len(c) for c in self.chunks.values())
+
+    def encode(self) -> bytes:
+        """As one string of bytes."""
+        head = {"version": self.version, "since": self.since, "now": self.now}
+        head["chunks"] = {name: len(c) for name, c in self.chunks.items()}  # type: ignore[assignment]
+        text = json.dumps(head).encode()
+        return struct.pack("<I", len(text)) + text + b"".join(self.chunks.values())
+
+    @staticmethod
+    def decode(data: bytes) -> Snapshot:
+        """What `encode` wrote."""
+        (size,) = struct.unpack_from("<I", data)
+        head = json.loads(data[4 : 4 + size])
+        chunks, at = {}, 4 + size
+        for name, length in head["chunks"].items():
+            chunks[name] = data[at : at + length]
+            at += length
+        return Snapshot(head["version"], head["since"], head["now"], chunks)
+
+
+def snapshot_graph(graph: Graph, version: int, since: int | None, now: int) -> Snapshot:
+    """Write every part of the graph."""
+    full = since is None
+    chunks = {name: encode(part.changes(full)) for name, part in _parts(graph)}
+    return Snapshot(version, since, now, chunks)
+
+
+def restore_graph(graph: Graph, snapshot: Snapshot) -> None:
+    """Apply a snapshot to a graph of the same queries."""
+    parts = dict(_parts(graph))
+    if parts.keys() != snapshot.chunks.keys():
+        odd = sorted(parts.keys() ^ snapshot.chunks.keys())
+        raise GraphError(
+            "HR-G006", f"the snapshot is of other queries: {odd[0]} is only in one of them",
+            hint="add the same queries, in the same order, before restoring",
+        )
+    for name, part in parts.items():
+        part.apply(decode(snapshot.chunks[name]))
+
+
+def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:
+    for name, source in graph.sources.items():
+        yield f"source/{name}", SourcePart(source)
+        yield f"source/{name}/arc", arc_part(source.arc)
+    for node in graph.nodes:
+        yield f"node/{node.id}", NodePart(node)
+        yield f"node/{node.id}/arc", arc_part(node.operator.output)
+        for name, part in node.operator.state().items():
+            yield f"node/{node.id}/{name}", part
+
+
+def arc_part(arc: Any) -> ArcPart:
+    """The part of an arc, one and the same for its life."""
+    if arc.part is None:
+        arc.part = ArcPart(arc)
+    part: ArcPart = arc.part
+    return part
+
+
+class SourcePart:
+    """Counts and promises of a source."""
+
+    FIELDS = ("promised", "rows_in", "ets_made", "ended", "_next_period")
+
+    def __init__(self, source: SourceNode) -> None:
+        self._source = source
+
+    def bytes(self) -> int:
+        return 64
+
+    def changes(self, full: bool) -> Chunk:
+        chunk = {name: getattr(self._source, name) for name in self.FIELDS}
+        return chunk | {f"promise:{k}": v for k, v in self._source.promise.snapshot().items()}
+
+    def apply(self, chunk: Chunk) -> None:
+        for name in self.FIELDS:
+            setattr(self._source, name, chunk[name])
+        state = {k.removeprefix("promise:"): v for k, v in chunk.items() if k.startswith("promise:")}
+        self._source.promise.restore(state)
+
+
+class NodePart:
+    """Heartbeats and registers of an operator."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def bytes(self) -> int:
+        return 64
+
+    def changes(self, full: bool) -> Chunk:
+        node, operator = self._node, self._node.operator
+        chunk: dict[str, Any] = {"promised": operator.promised, "rows_out": operator.rows_out, "runs": node.runs}
+        chunk["waited"], chunk["waiting_since"] = node.waited, node.waiting_since
+        if isinstance(operator, Waiting):
+            chunk["frontier"] = operator.frontier
+        for i, register in enumerate(operator.registers):
+            chunk[f"register{i}"], chunk[f"offered{i}"] = register.read(), register.offered
+        return chunk
+
+    def apply(self, chunk: Chunk) -> None:
+        node, operator = self._node, self._node.operator
+        values: dict[str, Any] = dict(chunk)
+        operator.promised, operator.rows_out = values["promised"], values["rows_out"]
+        node.runs, node.waited, node.waiting_since = values["runs"], values["waited"], values["waiting_since"]
+        if isinstance(operator, Waiting):
+            operator.frontier = values["frontier"]
+        for i, register in enumerate(operator.registers):
+            register.value, register.offered = values[f"register{i}"], values[f"offered{i}"]

@@ -1,0 +1,146 @@
+"""Functions of strings. Positions and lengths count characters, from 1.
+
+Arrow changes the case of ASCII only; batches with other letters go row by row, because case is not a matter
+of single characters (ß becomes SS). A pattern or width that is not constant goes row by row too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions import arrow
+from headrace.expressions.bound import Call, Constant, Kernel, Vector
+from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Typing, as_text, takes
+from headrace.expressions.scope import Rule
+
+STRING: Final = takes(TEXT, gives=pa.string())
+TEST: Final = takes(TEXT, gives=pa.bool_())
+
+
+def constants(prepare: Callable[..., Vector | None]) -> Callable[[Call], Vector]:
+    """A lowering for arguments that are constant after the first; `prepare` may decline by giving None."""
+
+    def lower(call: Call) -> Vector:
+        if not all(isinstance(each, Constant) for each in call.args[1:]):
+            return arrow.rowwise(call)
+        run = prepare(*(each.value for each in call.args[1:] if isinstance(each, Constant)))
+        return arrow.rowwise(call) if run is None else lambda texts, *_: run(texts)
+
+    return lower
+
+
+def _row(name: str, naive: Any, lower: Any, typing: Typing = STRING, least: int = 1, most: int = 1) -> Rule:
+    return FunctionRule(name, typing, Kernel(name, lambda of, *values: naive(*values), lower), least, most)
+
+
+def _ascii(name: str) -> Callable[[Call], Vector]:
+    def lower(call: Call) -> Vector:
+        fast, careful = arrow.function(name), arrow.rowwise(call)
+        return lambda texts: (fast if _is_ascii(texts) else careful)(texts)
+
+    return lower
+
+
+def _is_ascii(texts: pa.Array) -> bool:
+    """One look at the bytes, more than the batch's own where it is a slice."""
+    data = texts.buffers()[2]
+    return data is None or not data.size or int(np.frombuffer(data, np.uint8).max()) < 128
+
+
+def _substring(text: str, position: int, length: int | None = None) -> str:
+    """A negative position counts from the end; position 0 is position 1."""
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    end = len(text) if length is None else start + length
+    return text[max(0, start) : max(0, end)]
+
+
+def _slice(position: int, length: int | None = None) -> Vector | None:
+    if position < 0 or (length is not None and length < 0):
+        return None
+    start = max(0, position - 1)
+    stop = None if length is None else start + length
+    return arrow.function("utf8_slice_codeunits", pc.SliceOptions(start, stop))
+
+
+def _replace(text: str, search: str, replacement: str = "") -> str:
+    return text.replace(search, replacement) if search else text
+
+
+def _replacing(search: str, replacement: str = "") -> Vector | None:
+    options = pc.ReplaceSubstringOptions(search, replacement)
+    return arrow.function("replace_substring", options) if search else None
+
+
+def _matching(name: str) -> Callable[[str], Vector]:
+    return lambda pattern: arrow.function(name, pc.MatchSubstringOptions(pattern))
+
+
+def _trimming(name: str) -> Callable[..., Vector | None]:
+    return lambda characters=" ": arrow.function(name, pc.TrimOptions(characters)) if characters else None
+
+
+def _stripped(side: Callable[[str, str], str]) -> Callable[..., str]:
+    return lambda text, characters=" ": side(text, characters) if characters else text
+
+
+def _padding(text: str, width: int, pad: str) -> str:
+    return (pad * (width - len(text)))[: max(0, width - len(text))]
+
+
+def _lpad(text: str, width: int, pad: str = " ") -> str:
+    return (_padding(text, width, pad) + text[: max(0, width)])[: max(0, width)]
+
+
+def _rpad(text: str, width: int, pad: str = " ") -> str:
+    return (text + _padding(text, width, pad))[: max(0, width)]
+
+
+def _padded(name: str) -> Callable[..., Vector | None]:
+    """Arrow pads with one character and does not cut."""
+
+    def prepare(width: int, pad: str = " ") -> Vector | None:
+        if len(pad) != 1 or width < 0:
+            return None
+        fill, cut = arrow.function(name, pc.PadOptions(width, pad)), _slice(1, width)
+        return None if cut is None else lambda texts: cut(fill(texts))
+
+    return prepare
+
+
+def _concat(call: Call) -> Vector:
+    join, nothing = arrow.function("binary_join_element_wise"), pa.scalar("")
+    return lambda *texts: join(*texts, nothing)
+
+
+def _length(call: Call) -> Vector:
+    return arrow.function("utf8_length")
+
+
+ROWS: Final[tuple[Rule, ...]] = (
+    _row("upper", str.upper, _ascii("ascii_upper")),
+    _row("lower", str.lower, _ascii("ascii_lower")),
+    _row("length", len, _length, takes(TEXT, gives=pa.int32())),
+    _row("reverse", lambda text: text[::-1], arrow.direct("utf8_reverse")),
+    _row("substring", _substring, constants(_slice), takes(TEXT, WHOLE, gives=pa.string()), 2, 3),
+    _row("trim", _stripped(str.strip), constants(_trimming("utf8_trim")), STRING, 1, 2),
+    _row("ltrim", _stripped(str.lstrip), constants(_trimming("utf8_ltrim")), STRING, 1, 2),
+    _row("rtrim", _stripped(str.rstrip), constants(_trimming("utf8_rtrim")), STRING, 1, 2),
+    FunctionRule(
+        "concat",
+        takes(as_text, gives=pa.string()),
+        Kernel("concat", lambda of, *texts: "".join(texts), _concat),
+        1,
+        None,
+    ),
+    _row("replace", _replace, constants(_replacing), STRING, 2, 3),
+    _row("starts_with", str.startswith, constants(_matching("starts_with")), TEST, 2, 2),
+    _row("ends_with", str.endswith, constants(_matching("ends_with")), TEST, 2, 2),
+    _row("contains", lambda text, part: part in text, constants(_matching("match_substring")), TEST, 2, 2),
+    _row("lpad", _lpad, constants(_padded("utf8_lpad")), takes(TEXT, WHOLE, TEXT, gives=pa.string()), 2, 3),
+    _row("rpad", _rpad, constants(_padded("utf8_rpad")), takes(TEXT, WHOLE, TEXT, gives=pa.string()), 2, 3),
+)

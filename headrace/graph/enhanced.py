@@ -1,0 +1,104 @@
+"""How heartbeats travel: in-band through every operator, or along the ETS arcs of the enhanced graph.
+
+Enhanced Query Graph (Bai et al., §4, Figures 9 and 10): there is an ETS arc from a source or an
+idle-waiting-prone operator to each idle-waiting-prone operator that a path reaches without passing another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.flow.arc import Arc, Reader
+from headrace.flow.register import Register
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.operators.contract import Operator, ignore_heartbeat
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MIN_TIME
+
+
+@dataclass(frozen=True)
+class EtsArc:
+    """From `origin` directly to the register of an input, past the operators in `through`."""
+
+    origin: Node | SourceNode
+    target: Node
+    input: int
+    through: tuple[Operator, ...]
+    register: Register
+
+    def deliver(self, heartbeat: int) -> None:
+        """Write what `heartbeat` at the origin means at the target."""
+        for operator in self.through:
+            heartbeat = operator.map_heartbeat(heartbeat)
+        if self.register.offer(heartbeat):
+            self.target.fresh = True
+
+
+def ets_arcs(graph: Graph) -> list[EtsArc]:
+    """All ETS arcs of the enhanced graph."""
+    return [
+        _arc_to(node, i)
+        for node in graph.nodes
+        if node.operator.idle_waiting_prone
+        for i in range(len(node.operator.inputs))
+    ]
+
+
+def _arc_to(target: Node, input: int) -> EtsArc:
+    readers: list[Reader] = []
+    through: list[Operator] = []
+    origin = target.predecessors[input]
+    while isinstance(origin, Node) and not origin.operator.idle_waiting_prone:
+        readers.extend(origin.operator.inputs)
+        through.insert(0, origin.operator)
+        origin = origin.predecessors[0]
+    register = target.operator.registers[input]
+    register.path = tuple(readers)
+    return EtsArc(origin, target, input, tuple(through), register)
+
+
+def wire(graph: Graph, propagation: str) -> list[EtsArc]:
+    """Set how every source and operator passes heartbeats on; may be called again when the graph changed."""
+    arcs = ets_arcs(graph)
+    for node in graph.nodes:
+        mine = [a for a in arcs if a.origin is node]
+        node.tsm_successors = list(dict.fromkeys(a.target for a in mine))
+        node.operator.promise = PROPAGATION[propagation](node.operator.output, node, mine) if mine else ignore_heartbeat
+    for source in graph.sources.values():
+        mine = [a for a in arcs if a.origin is source]
+        source.tsm_successors = list(dict.fromkeys(a.target for a in mine))
+        source.spread = PROPAGATION[propagation](source.arc, source, mine)
+    for arc in arcs:
+        promised = arc.origin.promised if isinstance(arc.origin, SourceNode) else arc.origin.operator.promised
+        if promised > MIN_TIME:
+            arc.deliver(promised)
+    return arcs
+
+
+Spread = Callable[[int], None]
+
+
+def _along_arcs(output: Arc, origin: Node | SourceNode, arcs: list[EtsArc]) -> Spread:
+    def spread(heartbeat: int) -> None:
+        for arc in arcs:
+            arc.deliver(heartbeat)
+
+    return spread
+
+
+def _in_band(output: Arc, origin: Node | SourceNode, arcs: list[EtsArc]) -> Spread:
+    def spread(heartbeat: int) -> None:
+        output.punctuate(Punctuation(heartbeat))
+        for after in origin.successors:
+            after.fresh = True
+
+    return spread
+
+
+PROPAGATION: dict[str, Callable[[Arc, Node | SourceNode, list[EtsArc]], Spread]] = {
+    "eqg": _along_arcs,
+    "punctuation": _in_band,
+}

@@ -1,0 +1,147 @@
+"""The query graph: plans of all queries as one graph, equal sub-plans once (`design.md` §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headrace.errors import GraphError
+from headrace.flow.arc import Arc
+from headrace.graph.node import Node
+from headrace.graph.sink import Sink
+from headrace.graph.source import SourceNode
+from headrace.operators.table import build
+from headrace.plan.latent import with_stamps
+from headrace.plan.nodes import Plan, Source
+
+
+class Graph:
+    """Sources, operator nodes and sinks; grows and shrinks while it runs.
+
+    A new query shares a node with an equal plan if that node holds no state or has not run yet; otherwise
+    it gets its own, so that it sees exactly the rows that come after it was added.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.sources: dict[str, SourceNode] = {}
+        self.nodes: list[Node] = []
+        self.sinks: dict[str, Sink] = {}
+        self._roots: dict[str, Plan] = {}
+        self._home: dict[Plan, Node] = {}
+        self._now = now
+        self._next_id = 0
+
+    def declare(self, plan: Source) -> SourceNode:
+        """The source of a stream, made on first mention."""
+        known = self.sources.get(plan.name)
+        if known is None:
+            known = self.sources[plan.name] = SourceNode(plan)
+        elif known.schema != plan.schema or known.kind is not plan.time:
+            raise GraphError(
+                "HR-G001", "a stream of this name has other columns or another kind of time", place=plan.name,
+                hint="declare a stream once and use it in every query",
+            )
+        return known
+
+    def add(self, query: str, plan: Plan) -> None:
+        """Add a query under a name."""
+        if query in self.sinks:
+            raise GraphError("HR-G002", "a query of this name is running", place=query, hint="remove it, or rename")
+        plan = with_stamps(plan)
+        self._declare_all(plan)
+        arc = self._arc(plan, {})
+        self.sinks[query] = Sink(query, arc)
+        self._roots[query] = plan
+        self._count_sinks()
+
+    def _declare_all(self, plan: Plan) -> None:
+        if isinstance(plan, Source):
+            self.declare(plan)
+        for below in plan.inputs:
+            self._declare_all(below)
+
+    def remove(self, query: str) -> None:
+        """Remove a query and every node that no other query reads."""
+        if query not in self.sinks:
+            raise GraphError("HR-G003", "no such query", place=query, hint=f"running: {', '.join(self.sinks) or 'none'}")
+        self.sinks.pop(query).close()
+        del self._roots[query]
+        for node in reversed(self.nodes[:]):
+            if not node.operator.output.readers:
+                self._detach(node)
+        self._count_sinks()
+
+    def _detach(self, node: Node) -> None:
+        self.nodes.remove(node)
+        if self._home.get(node.plan) is node:
+            del self._home[node.plan]
+        for before, reader in zip(node.predecessors, node.operator.inputs, strict=True):
+            reader.arc.close(reader)
+            if node in before.successors and not any(r in reader.arc.readers for r in node.operator.inputs):
+                before.successors.remove(node)
+
+    def _arc(self, plan: Plan, made: dict[Plan, Node]) -> Arc:
+        if isinstance(plan, Source):
+            return self.sources[plan.name].arc
+        return self._node(plan, made).operator.output
+
+    def _node(self, plan: Plan, made: dict[Plan, Node]) -> Node:
+        """The node of a plan: shared if it may be, else new. `made`: the nodes of this very query."""
+        shared = made.get(plan) or self._home.get(plan)
+        if shared is not None and (plan in made or self._may_share(shared)):
+            return shared
+        arcs = [self._arc(below, made) for below in plan.inputs]
+        before = [self._before(below, made) for below in plan.inputs]
+        operator = build(plan, self._now)
+        operator.connect(arcs)
+        node = Node(self._next_id, plan, operator, before)
+        self._next_id += 1
+        for predecessor in dict.fromkeys(before):
+            predecessor.successors.append(node)
+        self.nodes.append(node)
+        made[plan] = self._home[plan] = node
+        return node
+
+    def _before(self, plan: Plan, made: dict[Plan, Node]) -> Node | SourceNode:
+        return self.sources[plan.name] if isinstance(plan, Source) else self._node(plan, made)
+
+    @staticmethod
+    def _may_share(node: Node) -> bool:
+        """Whether joining in now shows the same as a copy of one's own would."""
+        queue: list[Node | SourceNode] = [node]
+        while queue:
+            one = queue.pop()
+            if isinstance(one, Node):
+                if one.runs and one.operator.state():
+                    return False
+                queue.extend(one.predecessors)
+        return True
+
+    def _count_sinks(self) -> None:
+        for node in self.nodes:
+            node.sinks = sum(sink.arc is node.operator.output for sink in self.sinks.values())
+
+    def plan_of(self, query: str) -> Plan:
+        """The plan that runs under a name."""
+        return self._roots[query]
+
+    def components(self) -> Iterator[list[Node]]:
+        """The connected components, each a scheduling unit, nodes in topological order."""
+        seen: set[int] = set()
+        for node in self.nodes:
+            if node.id not in seen:
+                component = self._reach(node)
+                seen |= component
+                yield [n for n in self.nodes if n.id in component]
+
+    def _reach(self, start: Node) -> set[int]:
+        reached: set[int] = set()
+        queue: list[Node] = [start]
+        while queue:
+            node = queue.pop()
+            if node.id in reached:
+                continue
+            reached.add(node.id)
+            queue.extend(node.successors)
+            for before in node.predecessors:
+                queue.extend([before] if isinstance(before, Node) else before.successors)
+        return reached

@@ -1,0 +1,50 @@
+"""Which operator runs which plan node: one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.operators.aggregate import AggregateOperator
+from headrace.operators.contract import Operator
+from headrace.operators.distinct import DistinctOperator
+from headrace.operators.except_ import ExceptOperator
+from headrace.operators.granularity import GranularityOperator
+from headrace.operators.join import JoinOperator
+from headrace.operators.project import ProjectOperator
+from headrace.operators.rows_window import RowsWindowOperator
+from headrace.operators.select import SelectOperator
+from headrace.operators.sliding_aggregate import SlidingAggregateOperator
+from headrace.operators.stamp import StampOperator
+from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
+from headrace.operators.union import LatentUnionOperator, UnionOperator
+from headrace.operators.window import WindowOperator
+from headrace.plan import nodes
+from headrace.plan.latent import Stamp, is_latent
+from headrace.plan.nodes import Plan
+from headrace.plan.windows import Rows
+
+Build = Callable[[Any], Operator]
+
+OPERATORS: dict[type[Plan], Build] = {
+    nodes.Select: SelectOperator,
+    nodes.Project: ProjectOperator,
+    nodes.Union: lambda plan: LatentUnionOperator(plan) if is_latent(plan) else UnionOperator(plan),
+    nodes.Window: lambda plan: RowsWindowOperator(plan) if isinstance(plan.spec, Rows) else WindowOperator(plan),
+    nodes.Granularity: GranularityOperator,
+    nodes.Join: JoinOperator,
+    nodes.Aggregate: AggregateOperator,
+    nodes.SlidingAggregate: SlidingAggregateOperator,
+    nodes.Distinct: DistinctOperator,
+    nodes.Except: ExceptOperator,
+    nodes.IStream: IStreamOperator,
+    nodes.DStream: DStreamOperator,
+    nodes.RStream: RStreamOperator,
+}
+
+
+def build(plan: Plan, now: Callable[[], int]) -> Operator:
+    """The operator of a plan node, not yet connected. `now` is for the one that stamps."""
+    if isinstance(plan, Stamp):
+        return StampOperator(plan, now)
+    return OPERATORS[type(plan)](plan)

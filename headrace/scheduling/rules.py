@@ -1,0 +1,90 @@
+"""The rule library: next-operator selection as small pure functions (Bai et al., §2.3 and §3).
+
+A *step* looks at an operator's state variables and says what to do, or None to let the next step decide. A
+*rule* is a sequence of steps under a name. Strategies differ in their sequences, never in code: DFS asks
+Forward before Encore, BFS the other way round, round robin exits where the others backtrack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Action(Enum):
+    """What the continuation step decides."""
+
+    FORWARD = "next := succ"
+    FORWARD_TSM = "next := TSM-succ"
+    ENCORE = "next := self"
+    BACKTRACK = "next := pred, repeat"
+    DEMAND = "ask the source for an ETS, else exit"
+    EXIT = "exit"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The state variables of an operator: all that a rule may look at."""
+
+    yields: bool
+    more: bool
+    tsm_yields: bool = False
+    processed: int = 0
+    k: int = 1
+
+
+Step = Callable[[View], Action | None]
+
+
+def forward(view: View) -> Action | None:
+    """Forward: if yield then next := succ."""
+    return Action.FORWARD if view.yields else None
+
+
+def forward_eqg(view: View) -> Action | None:
+    """Forward in the enhanced graph: if tuple-yield then tuple-succ, else if TSM-yield then TSM-succ."""
+    if view.yields:
+        return Action.FORWARD
+    return Action.FORWARD_TSM if view.tsm_yields else None
+
+
+def encore(view: View) -> Action | None:
+    """Encore: if more then next := self."""
+    return Action.ENCORE if view.more else None
+
+
+def encore_k(view: View) -> Action | None:
+    """Encore with k-tuple batching: if more and fewer than k rows were taken since the last forward."""
+    return Action.ENCORE if view.more and view.processed < view.k else None
+
+
+def backtrack(view: View) -> Action | None:
+    """Backtrack: next := pred (of the input that holds this operator back); repeat the step on it."""
+    return Action.BACKTRACK
+
+
+def demand(view: View) -> Action | None:
+    """Backtrack at a source: let it make an ETS; if it cannot, return control to the scheduler."""
+    return Action.DEMAND
+
+
+def leave(view: View) -> Action | None:
+    """Exit: return control to the scheduler."""
+    return Action.EXIT
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named sequence of steps; the first that speaks decides."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+    def decide(self, view: View) -> Action:
+        """What to do next for an operator in this state."""
+        for step in self.steps:
+            action = step(view)
+            if action is not None:
+                return action
+        return Action.EXIT

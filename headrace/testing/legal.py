@@ -1,0 +1,68 @@
+"""What may stand where in a plan so that its answer is determined, and finite."""
+
+from __future__ import annotations
+
+from headrace.plan.nodes import (
+    Aggregate,
+    Distinct,
+    Except,
+    Granularity,
+    Join,
+    Plan,
+    Project,
+    Select,
+    SlidingAggregate,
+    Union,
+    Window,
+)
+from headrace.plan.windows import Rows, Sliding, Unbounded
+
+ROWWISE = (Select, Project)
+
+
+def ends_are_known(plan: Plan) -> bool:
+    """Whether each row's end is known when it starts: time windows, and what keeps intervals as they are."""
+    if isinstance(plan, Window):
+        return not isinstance(plan.spec, Rows)
+    keeps = isinstance(plan, (*ROWWISE, Union, Join, Granularity))
+    return keeps and all(ends_are_known(below) for below in plan.inputs)
+
+
+def starts_are_known(plan: Plan) -> bool:
+    """Whether `first` and `last` are determined: each row's start is, not just what is valid when.
+
+    Aggregates, distinct and except say what is valid, not since when; copies of a row that a partition or a
+    join made cannot be told apart when one of them is withdrawn.
+    """
+    while isinstance(plan, ROWWISE):
+        plan = plan.input
+    rows = isinstance(plan, Window) and isinstance(plan.spec, Rows) and not plan.spec.keys
+    return rows or ends_are_known(plan)
+
+
+def is_finite(plan: Plan) -> bool:
+    """Whether every row leaves in the end, so that an RStream over it is finite."""
+    if isinstance(plan, Window):
+        return not isinstance(plan.spec, (Rows, Unbounded))
+    if isinstance(plan, SlidingAggregate):
+        return True
+    if isinstance(plan, Join):
+        return is_finite(plan.left) or is_finite(plan.right)
+    if isinstance(plan, Except):
+        return is_finite(plan.left)
+    assert isinstance(plan, (*ROWWISE, Union, Granularity, Aggregate, Distinct)), plan
+    return all(is_finite(below) for below in plan.inputs)
+
+
+def slides(plan: Plan) -> set[int]:
+    """The slides of the windows that a relation is made of."""
+    if isinstance(plan, SlidingAggregate):
+        return {plan.window.slide}
+    if isinstance(plan, Window):
+        return {plan.spec.slide} if isinstance(plan.spec, Sliding) else set()
+    return set().union(*(slides(below) for below in plan.inputs))
+
+
+def joins(plan: Plan) -> int:
+    """How many joins a plan has."""
+    return isinstance(plan, Join) + sum(joins(below) for below in plan.inputs)

@@ -1,0 +1,322 @@
+"""Random plans that are well typed, have a determined answer and end as a stream (hypothesis strategies).
+
+Each function below draws one kind of node over inputs that it draws; `depth` is how many nodes may still be
+stacked. The simplest choice comes first everywhere, so that failures shrink to small plans.
+
+What is left out on purpose: `first`, `last` and Granularity where `headrace.testing.legal` says that the answer
+is not determined, and deviations anywhere but at the top, because their last digits may differ between engines
+and would then decide whether rows are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hypothesis import strategies as st
+
+from headrace.expressions import Expression, col
+from headrace.plan import nodes, windows
+from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.schema import Schema
+from headrace.testing.legal import ends_are_known, is_finite, joins, slides, starts_are_known
+from headrace.testing.schemas import (
+    BOOL,
+    FLOAT,
+    INT,
+    Rows,
+    is_exact,
+    literals,
+    names_of,
+    predicates,
+    rows,
+    scalars,
+    schemas,
+)
+
+Sources = tuple[Source, ...]
+Drawing = Callable[[st.DrawFn, Sources, int], Plan]
+
+SUMMED: Final = ("sum", "avg")
+COMPARED: Final = ("min", "max", "count", "count_distinct")
+PLACED: Final = ("first", "last")
+DEVIATIONS: Final = ("variance", "var_pop", "stddev", "stddev_pop")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, and the rows of each of its streams in order of time."""
+
+    plan: Plan
+    sources: dict[str, Rows]
+
+
+@st.composite
+def cases(draw: st.DrawFn, depth: int = 4) -> Case:
+    """A random query with data; fewer rows where joins would multiply them."""
+    plan = draw(plans(depth))
+    most = 40 if joins(plan) < 2 else 10
+    sources = sorted(sources_of(plan), key=lambda source: source.name)
+    return Case(plan, {source.name: draw(rows(source.columns, most)) for source in sources})
+
+
+@st.composite
+def plans(draw: st.DrawFn, depth: int = 4) -> Plan:
+    """A stream plan over one to three sources."""
+    return draw(st.sampled_from(TOPS))(draw, draw(source_lists()), depth)
+
+
+@st.composite
+def relations(draw: st.DrawFn, depth: int = 3) -> Plan:
+    """A relation plan over one to three sources."""
+    return _relation(draw, draw(source_lists()), depth)
+
+
+@st.composite
+def source_lists(draw: st.DrawFn) -> Sources:
+    """One to three sources, of one schema or of several."""
+    found = draw(st.lists(schemas(), min_size=1, max_size=3))
+    same = draw(st.booleans())
+    return tuple(Source(f"s{i}", found[0] if same else schema) for i, schema in enumerate(found))
+
+
+def sources_of(plan: Plan) -> set[Source]:
+    """The sources that a plan reads."""
+    return {plan} if isinstance(plan, Source) else set().union(*map(sources_of, plan.inputs))
+
+
+# ---------------------------------------------------------------------------------- streams, relations
+
+
+def _stream(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    choices = [_source, *(STREAMS if depth >= 1 else ()), *(TO_STREAMS if depth >= 2 else ())]
+    return draw(st.sampled_from(choices))(draw, sources, depth)
+
+
+def _relation(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    choices = RELATIONS if depth >= 2 else WINDOWED
+    return draw(st.sampled_from(choices))(draw, sources, depth)
+
+
+def _source(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    return draw(st.sampled_from(sources))
+
+
+# ------------------------------------------------------------------------------------------ row by row
+
+
+def _select(below: Drawing) -> Drawing:
+    def drawing(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+        plan = below(draw, sources, depth - 1)
+        return nodes.Select(plan, draw(predicates(plan.schema)))
+
+    return drawing
+
+
+def _project(below: Drawing) -> Drawing:
+    def drawing(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+        plan = below(draw, sources, depth - 1)
+        return nodes.Project(plan, _named(draw(st.lists(scalars(plan.schema), min_size=1, max_size=3))))
+
+    return drawing
+
+
+def _named(columns: list[tuple[str, Expression]]) -> tuple[tuple[str, Expression], ...]:
+    """The columns under names of which each occurs once."""
+    named: dict[str, Expression] = {}
+    for name, expression in columns:
+        named[name if name not in named else f"{name}{len(named)}"] = expression
+    return tuple(named.items())
+
+
+def _union(below: Drawing) -> Drawing:
+    def drawing(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+        first = below(draw, sources, depth - 1)
+        others = [below(draw, sources, depth - 1) for _ in range(draw(st.integers(1, 2)))]
+        return nodes.Union((first, *(_conform(draw, other, first.schema) for other in others)))
+
+    return drawing
+
+
+def _conform(draw: st.DrawFn, plan: Plan, schema: Schema) -> Plan:
+    """`plan` with the columns of `schema`: its own where it has such ones, or else constants."""
+    if plan.schema.equals(schema):
+        return plan
+    return nodes.Project(plan, tuple((field.name, _source_of(draw, field, plan.schema)) for field in schema))
+
+
+def _source_of(draw: st.DrawFn, field: Schema, below: Schema) -> Expression:
+    fitting = [name for name in names_of(below, field.type) if is_exact(name) or not is_exact(field.name)]
+    fitting.sort(key=lambda name: name != field.name)
+    return draw(st.sampled_from([col(name) for name in fitting]) if fitting else literals(field.type))
+
+
+# --------------------------------------------------------------------------------------------- windows
+
+
+def _sliding(draw: st.DrawFn) -> windows.Sliding:
+    return windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+
+
+def _spec(draw: st.DrawFn, schema: Schema) -> windows.WindowSpec:
+    kind = draw(st.sampled_from(["range", "now", "rows", "unbounded", "sliding", "partition"]))
+    if kind == "rows":
+        return windows.Rows(draw(st.integers(1, 4)))
+    if kind == "partition":
+        return windows.Rows(draw(st.integers(1, 3)), tuple(draw(_keys(schema, 1))))
+    if kind == "sliding":
+        return _sliding(draw)
+    if kind == "range":
+        return windows.Range(draw(st.integers(1, 9)))
+    return windows.Now() if kind == "now" else windows.Unbounded()
+
+
+def _window(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _stream(draw, sources, depth - 1)
+    return nodes.Window(plan, _spec(draw, plan.schema))
+
+
+def _granularity(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _relation(draw, sources, depth - 1)
+    return nodes.Granularity(plan, draw(st.integers(1, 5))) if ends_are_known(plan) else plan
+
+
+# ----------------------------------------------------------------------------------------------- pairs
+
+
+def _join(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    left = _relation(draw, sources, depth - 1)
+    right = (
+        left if draw(st.sampled_from([False] * 5 + [True])) else _relation(draw, sources, min(depth - 1, 2))
+    )
+    right = _disjoint(right, set(left.schema.names))
+    keys = _join_keys(draw, left.schema, right.schema)
+    plan = nodes.Join(left, right, tuple(key for key, _ in keys), tuple(key for _, key in keys))
+    if not draw(st.booleans()):
+        return plan
+    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(predicates(plan.schema)))
+
+
+def _disjoint(plan: Plan, taken: set[str]) -> Plan:
+    """`plan` with its columns renamed so that none of them is taken."""
+    if not taken & set(plan.schema.names):
+        return plan
+    prefix = "r"
+    while taken & {prefix + name for name in plan.schema.names}:
+        prefix += "r"
+    return nodes.Project(plan, tuple((prefix + name, col(name)) for name in plan.schema.names))
+
+
+def _join_keys(draw: st.DrawFn, left: Schema, right: Schema) -> list[tuple[str, str]]:
+    pairs = [(one.name, name) for one in left for name in names_of(right, one.type)]
+    if not pairs:
+        return []
+    count = min(draw(st.sampled_from([1, 1, 2, 0])), len(pairs))
+    return draw(st.lists(st.sampled_from(pairs), min_size=count, max_size=count, unique=True))
+
+
+def _except(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    left = _relation(draw, sources, depth - 1)
+    right = _conform(draw, _relation(draw, sources, depth - 1), left.schema)
+    return nodes.Except(left, right, draw(st.booleans()))
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+def _keys(schema: Schema, least: int = 0) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(schema.names), min_size=least, max_size=2, unique=True)
+
+
+def _calls(draw: st.DrawFn, schema: Schema, functions: tuple[str, ...]) -> tuple[AggregateCall, ...]:
+    """One to three aggregates, each over a column that it takes."""
+    legal = [(f, name) for f in functions for name in _columns_for(f, schema)]
+    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=3))
+    return tuple(AggregateCall(f"{function}_{i}", function, name) for i, (function, name) in enumerate(drawn))
+
+
+def _columns_for(function: str, schema: Schema) -> list[str]:
+    if function in COMPARED + PLACED:
+        return list(schema.names)
+    types = (INT, FLOAT, BOOL) if function == "sum" else (INT, FLOAT)
+    return [name for name in names_of(schema, *types) if is_exact(name)]
+
+
+def _grouping(schema: Schema, keys: list[str], calls: tuple[AggregateCall, ...]) -> tuple[str, ...]:
+    taken = {call.name for call in calls}
+    return tuple(key for key in keys if key not in taken)
+
+
+def _aggregate_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = ()) -> Plan:
+    functions = COMPARED + SUMMED + more + (PLACED if starts_are_known(plan) else ())
+    calls = _calls(draw, plan.schema, functions)
+    return nodes.Aggregate(plan, _grouping(plan.schema, draw(_keys(plan.schema)), calls), calls)
+
+
+def _sliding_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = (), bounds: bool | None = None) -> Plan:
+    calls = _calls(draw, plan.schema, COMPARED + SUMMED + PLACED + more)
+    keys = _grouping(plan.schema, draw(_keys(plan.schema)), calls)
+    shown = draw(st.booleans()) if bounds is None else bounds
+    taken = {*keys, *(call.name for call in calls)}
+    names = ("w_start", "w_end") if shown and not taken & {"w_start", "w_end"} else None
+    return nodes.SlidingAggregate(plan, keys, calls, _sliding(draw), names)
+
+
+def _aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    return _aggregate_of(draw, _relation(draw, sources, depth - 1))
+
+
+def _sliding_aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    return _sliding_of(draw, _stream(draw, sources, depth - 1))
+
+
+def _distinct(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    return nodes.Distinct(_relation(draw, sources, depth - 1))
+
+
+# ----------------------------------------------------------------------------------- back to a stream
+
+
+def _to_stream(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _relation(draw, sources, depth - 1)
+    kinds = ["i", "d", *(["r"] if is_finite(plan) else [])]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "r":
+        return _rstream(draw, plan)
+    return nodes.IStream(plan) if kind == "i" else nodes.DStream(plan)
+
+
+def _rstream(draw: st.DrawFn, plan: Plan) -> Plan:
+    return nodes.RStream(plan, draw(st.sampled_from([*sorted(slides(plan)), 1, 2, 3])))
+
+
+def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    """Deviations at the top, where equality of rows decides nothing: no row is netted against another."""
+    kind = draw(st.sampled_from(["windows", "instants"]))
+    if kind == "windows":
+        plan = _sliding_of(draw, _stream(draw, sources, depth - 2), DEVIATIONS, bounds=True)
+        return _rstream(draw, plan)
+    plan = _aggregate_of(draw, _relation(draw, sources, depth - 2), DEVIATIONS)
+    return _rstream(draw, plan) if is_finite(plan) else nodes.IStream(plan.inputs[0])
+
+
+ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))
+STREAMS: Final[tuple[Drawing, ...]] = ROWWISE_STREAMS
+TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
+WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate)
+RELATIONS: Final[tuple[Drawing, ...]] = (
+    _window,
+    _aggregate,
+    _join,
+    _distinct,
+    _except,
+    _granularity,
+    _sliding_aggregate,
+    _select(_relation),
+    _project(_relation),
+    _union(_relation),
+    _join,
+    _aggregate,
+)
+TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, *ROWWISE_STREAMS)

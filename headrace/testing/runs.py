@@ -1,0 +1,60 @@
+"""Random ways to execute a query (hypothesis strategies): none of them may change its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from hypothesis import strategies as st
+
+from headrace.testing.interleavings import Step, batch_of, interleavings
+from headrace.testing.plans import Case, sources_of
+
+K: Final = (1000, 1, 2, 7, "auto")
+STRATEGIES: Final = ("dfs", "bfs", "rr")
+ETS: Final = ("none", "periodic", "on_demand")
+PROPAGATIONS: Final = ("punctuation", "eqg")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """How a query is executed.
+
+    `swaps` are (index of a step, strategy): the table is changed before that step. `snapshots` are indexes of
+    steps before which the engine is replaced by a new one restored from its snapshot.
+    """
+
+    steps: tuple[Step, ...]
+    k: int | Literal["auto"]
+    strategy: str
+    ets: str
+    propagation: str
+    swaps: tuple[tuple[int, str], ...]
+    snapshots: frozenset[int]
+
+    def __repr__(self) -> str:
+        steps = ", ".join(map(_brief, self.steps))
+        ways = f"k={self.k}, strategy={self.strategy}, ets={self.ets}, propagation={self.propagation}"
+        return f"Run({ways}, swaps={list(self.swaps)}, snapshots={sorted(self.snapshots)}, steps=[{steps}])"
+
+
+def _brief(step: Step) -> str:
+    return f"push {step[1]} {step[2].start.tolist()}" if step[0] == "push" else f"{step[0]} {step[1]}"
+
+
+@st.composite
+def runs(draw: st.DrawFn, case: Case, lag: int = 0) -> Run:
+    """A way to execute a case: cuts, order of pushes, k, strategy, ETS, swaps and snapshots in mid-run."""
+    schemas = {source.name: source.columns for source in sources_of(case.plan)}
+    batches = {name: batch_of(case.sources[name], schemas[name]) for name in sorted(schemas)}
+    steps = tuple(interleavings(batches, lambda n: draw(st.integers(0, n - 1)), lag=lag))
+    places = st.integers(0, len(steps) - 1)
+    return Run(
+        steps,
+        draw(st.sampled_from(K)),
+        draw(st.sampled_from(STRATEGIES)),
+        draw(st.sampled_from(ETS)),
+        draw(st.sampled_from(PROPAGATIONS)),
+        tuple(sorted(draw(st.lists(st.tuples(places, st.sampled_from(STRATEGIES)), max_size=2)))),
+        draw(st.frozensets(places, max_size=2)),
+    )

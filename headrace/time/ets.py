@@ -1,0 +1,113 @@
+"""Enabling Time-Stamps: what a silent source may promise, and when it does (Bai et al. 2007, §4–5).
+
+A *promise* says which heartbeat holds now; a *policy* says when the source turns it into an ETS. Both are
+interchangeable per source, because the papers' figures compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.errors import TimeError
+from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
+
+
+class Promise(Protocol):
+    """The largest heartbeat that a source can stand for."""
+
+    def observe(self, latest: int, now: int) -> None:
+        """Rows came in at `now`, the latest with time `latest`."""
+        ...
+
+    def at(self, now: int) -> int:
+        """The heartbeat at wall-clock instant `now`; never decreases."""
+        ...
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """What it has learnt, as scalars and arrays by name."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `snapshot` gave."""
+        ...
+
+
+class Stateless:
+    """What promises that learn nothing have in common."""
+
+    def observe(self, latest: int, now: int) -> None:
+        return None
+
+    def snapshot(self) -> Mapping[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        return None
+
+
+class ClockPromise(Stateless):
+    """Internal timestamps: rows to come are stamped after now, so now is the heartbeat."""
+
+    def at(self, now: int) -> int:
+        return now
+
+
+@dataclass
+class SkewPromise:
+    """External timestamps that keep up with the wall clock but for `delta`: t + (now − arrival of t) − δ."""
+
+    delta: int
+    _latest: int = MIN_TIME
+    _seen: int = MIN_TIME
+    _best: int = MIN_TIME
+
+    def observe(self, latest: int, now: int) -> None:
+        self._best = max(self._best, self.at(now))
+        self._latest, self._seen = latest, now
+
+    def at(self, now: int) -> int:
+        if self._latest == MIN_TIME:
+            return MIN_TIME
+        return max(self._best, plus(self._latest, now - self._seen - self.delta))
+
+    def snapshot(self) -> Mapping[str, Any]:
+        return {"latest": self._latest, "seen": self._seen, "best": self._best}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._latest, self._seen, self._best = state["latest"], state["seen"], state["best"]
+
+
+class DataPromise(Stateless):
+    """External timestamps about which nothing is known but what the source itself says by heartbeats."""
+
+    def at(self, now: int) -> int:
+        return MIN_TIME
+
+
+class LatentPromise(Stateless):
+    """Latent timestamps: no ETS is ever made or needed."""
+
+    def at(self, now: int) -> int:
+        return MIN_TIME
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When a promise becomes an ETS: on demand, and/or each `interval` ticks, or never."""
+
+    name: str
+    demand: bool = False
+    interval: int = MAX_TIME
+
+
+NONE = Policy("none")
+ON_DEMAND = Policy("on_demand", demand=True)
+
+
+def periodic(interval: int) -> Policy:
+    """An ETS each `interval` ticks of the wall clock, wanted or not."""
+    if interval <= 0:
+        raise TimeError("HR-T001", f"a period must be positive, not {interval}", hint="give ticks of the time domain")
+    return Policy("periodic", interval=interval)
