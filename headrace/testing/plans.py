@@ -3,9 +3,9 @@
 Each function below draws one kind of node over inputs that it draws; `depth` is how many nodes may still be
 stacked. The simplest choice comes first everywhere, so that failures shrink to small plans.
 
-What is left out on purpose: `first`, `last` and Granularity where `headrace.testing.legal` says that the answer
-is not determined, and deviations anywhere but at the top, because their last digits may differ between engines
-and would then decide whether rows are equal.
+What is left out on purpose: `first`, `last` and Granularity where `headrace.testing.legal` says that the
+answer is not determined, and deviations anywhere but at the top, because their last digits may differ between
+engines and would then decide whether rows are equal.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ Drawing = Callable[[st.DrawFn, Sources, int], Plan]
 SUMMED: Final = ("sum", "avg")
 COMPARED: Final = ("min", "max", "count", "count_distinct")
 PLACED: Final = ("first", "last")
+BOUNDS: Final = ("w_start", "w_end")
 DEVIATIONS: Final = ("variance", "var_pop", "stddev", "stddev_pop")
 
 
@@ -187,9 +188,8 @@ def _granularity(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 def _join(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     left = _relation(draw, sources, depth - 1)
-    right = (
-        left if draw(st.sampled_from([False] * 5 + [True])) else _relation(draw, sources, min(depth - 1, 2))
-    )
+    shared = draw(st.sampled_from([False] * 5 + [True]))
+    right = left if shared else _relation(draw, sources, min(depth - 1, 2))
     right = _disjoint(right, set(left.schema.names))
     keys = _join_keys(draw, left.schema, right.schema)
     plan = nodes.Join(left, right, tuple(key for key, _ in keys), tuple(key for _, key in keys))
@@ -233,7 +233,12 @@ def _calls(draw: st.DrawFn, schema: Schema, functions: tuple[str, ...]) -> tuple
     """One to three aggregates, each over a column that it takes."""
     legal = [(f, name) for f in functions for name in _columns_for(f, schema)]
     drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=3))
-    return tuple(AggregateCall(f"{function}_{i}", function, name) for i, (function, name) in enumerate(drawn))
+    return tuple(AggregateCall(_call_name(i, f, name), f, name) for i, (f, name) in enumerate(drawn))
+
+
+def _call_name(index: int, function: str, column: str | None) -> str:
+    """A name that says whether sums over the result are exact (`is_exact`)."""
+    return f"{function}_{index}" if column is None or is_exact(column) else f"{function}_{index}_avg"
 
 
 def _columns_for(function: str, schema: Schema) -> list[str]:
@@ -243,24 +248,23 @@ def _columns_for(function: str, schema: Schema) -> list[str]:
     return [name for name in names_of(schema, *types) if is_exact(name)]
 
 
-def _grouping(schema: Schema, keys: list[str], calls: tuple[AggregateCall, ...]) -> tuple[str, ...]:
+def _grouping(draw: st.DrawFn, schema: Schema, calls: tuple[AggregateCall, ...]) -> tuple[str, ...]:
+    """Up to two keys whose names no aggregate has taken."""
     taken = {call.name for call in calls}
-    return tuple(key for key in keys if key not in taken)
+    return tuple(key for key in draw(_keys(schema)) if key not in taken)
 
 
 def _aggregate_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = ()) -> Plan:
     functions = COMPARED + SUMMED + more + (PLACED if starts_are_known(plan) else ())
     calls = _calls(draw, plan.schema, functions)
-    return nodes.Aggregate(plan, _grouping(plan.schema, draw(_keys(plan.schema)), calls), calls)
+    return nodes.Aggregate(plan, _grouping(draw, plan.schema, calls), calls)
 
 
-def _sliding_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = (), bounds: bool | None = None) -> Plan:
+def _sliding_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = ()) -> Plan:
     calls = _calls(draw, plan.schema, COMPARED + SUMMED + PLACED + more)
-    keys = _grouping(plan.schema, draw(_keys(plan.schema)), calls)
-    shown = draw(st.booleans()) if bounds is None else bounds
-    taken = {*keys, *(call.name for call in calls)}
-    names = ("w_start", "w_end") if shown and not taken & {"w_start", "w_end"} else None
-    return nodes.SlidingAggregate(plan, keys, calls, _sliding(draw), names)
+    keys = _grouping(draw, plan.schema, calls)
+    bounds = BOUNDS if draw(st.booleans()) and not set(BOUNDS) & set(keys) else None
+    return nodes.SlidingAggregate(plan, keys, calls, _sliding(draw), bounds)
 
 
 def _aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
@@ -292,13 +296,13 @@ def _rstream(draw: st.DrawFn, plan: Plan) -> Plan:
 
 
 def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
-    """Deviations at the top, where equality of rows decides nothing: no row is netted against another."""
-    kind = draw(st.sampled_from(["windows", "instants"]))
-    if kind == "windows":
-        plan = _sliding_of(draw, _stream(draw, sources, depth - 2), DEVIATIONS, bounds=True)
-        return _rstream(draw, plan)
-    plan = _aggregate_of(draw, _relation(draw, sources, depth - 2), DEVIATIONS)
-    return _rstream(draw, plan) if is_finite(plan) else nodes.IStream(plan.inputs[0])
+    """Deviations under an RStream, where no row is netted against another."""
+    if draw(st.booleans()):
+        return _rstream(draw, _sliding_of(draw, _stream(draw, sources, depth - 2), DEVIATIONS))
+    plan = _relation(draw, sources, depth - 2)
+    if not is_finite(plan):
+        return nodes.IStream(_aggregate_of(draw, plan))
+    return _rstream(draw, _aggregate_of(draw, plan, DEVIATIONS))
 
 
 ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))

@@ -1,7 +1,7 @@
 """Random small schemas, rows and expressions (hypothesis strategies).
 
-Floats are quarters and arithmetic only adds, subtracts and multiplies, so that every sum is exact whatever the
-order in which an engine adds: a different answer is then a wrong answer.
+Floats are quarters and arithmetic only adds, subtracts and multiplies, so that every sum is exact whatever
+the order in which an engine adds: a different answer is then a wrong answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def rows(draw: st.DrawFn, schema: Schema, most: int = 40) -> Rows:
     nullable = draw(st.booleans())
     values = {field.name: _values(field.type, nullable) for field in schema}
     times = st.integers(0, 6) | st.integers(-4, 20)
-    drawn = draw(st.lists(st.tuples(times, st.fixed_dictionaries(values)), max_size=most))
+    least = draw(st.sampled_from([0, most // 8, most // 2]))
+    drawn = draw(st.lists(st.tuples(times, st.fixed_dictionaries(values)), min_size=least, max_size=most))
     return sorted(drawn, key=operator.itemgetter(0))
 
 
