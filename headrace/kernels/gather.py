@@ -24,10 +24,10 @@ def gather_bytes(
             out[target + j] = heap[source + j]
 
 
-@nb.njit("int64(int64[:], int64, int64)", cache=True)
-def first_above(values: npt.NDArray[np.int64], begin: int, bound: int) -> int:
-    """The first position from `begin` on whose value is > `bound`, or the size."""
-    i = begin
+@nb.njit("int64(int64[:], int64)", cache=True)
+def first_above(values: npt.NDArray[np.int64], bound: int) -> int:
+    """The first position whose value is > `bound`, or the size."""
+    i = 0
     while i < values.size and values[i] <= bound:
         i += 1
     return i

@@ -61,7 +61,7 @@ def slot_of(key: np.int64, mask: np.int64) -> np.int64:
 
 
 @nb.njit(
-    nb.types.UniTuple(nb.int64, 2)(nb.int64[:, :], _READ_I64, nb.int64[:], nb.int64, nb.int64, nb.int64),
+    nb.types.UniTuple(nb.int64, 2)(nb.int64[:, ::1], _READ_I64, nb.int64[:], nb.int64, nb.int64, nb.int64),
     cache=True,
 )
 def find_or_add(
@@ -99,7 +99,7 @@ def find_or_add(
     return keys.size, added
 
 
-@nb.njit(nb.void(nb.int64[:, :], _READ_I64, _READ_I64, nb.boolean[:]), cache=True)
+@nb.njit(nb.void(nb.int64[:, ::1], _READ_I64, _READ_I64, nb.boolean[:]), cache=True)
 def insert_codes(
     table: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],

@@ -71,7 +71,9 @@ def product_row(i, size, a_begin, a_target, a_pairs, b_begin, b_target, b_pairs)
     for e in range(a_begin[i], a_begin[i + 1]):
         if a_pairs[e, 1] == 0:
             k = a_target[e]
-            sets = put_row(sets, count, b_begin[k], b_begin[k + 1], b_target, b_pairs, a_pairs[e, 0], a_pairs[e, 2])
+            sets = put_row(
+                sets, count, b_begin[k], b_begin[k + 1], b_target, b_pairs, a_pairs[e, 0], a_pairs[e, 2]
+            )
     target = np.repeat(np.arange(size), count)
     pairs = np.empty((len(target), 3), np.int64)
     at = 0

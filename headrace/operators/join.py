@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions import compile_predicate
-from headrace.flow.batch import Batch
+from headrace.flow.batch import Batch, Signs
 from headrace.flow.keys import Words, equal_rows
 from headrace.flow.state import Part
-from headrace.kernels.join import END, SIGN, START
 from headrace.operators.contract import Waiting
-from headrace.operators.joinside import JoinSide
+from headrace.operators.joinside import JoinSide, Pairs
 from headrace.plan.nodes import Join
 
 Ids = npt.NDArray[np.int64]
@@ -42,16 +43,16 @@ class JoinOperator(Waiting):
     def answer(self, frontier: int) -> Batch | None:
         left, right = self._sides
         new_left, new_right = (self._enter(i) for i in (0, 1))
-        pairs: list[tuple[Ids, Ids, Ids | None]] = []
+        met: list[_Met] = []
         if new_left is not None:
-            probe, id = _split(right.probe(new_left.words, new_left.batch.start, _end(new_left.batch)))
-            pairs.append((probe + left.rows.next, id, _arrivals(new_left.batch, probe)))
+            pairs = new_left.probe(right)
+            met.append(_Met(pairs, pairs.probe + left.rows.next, pairs.id, new_left.batch.arrival))
             left.add(new_left.batch, new_left.words)
         if new_right is not None:
-            probe, id = _split(left.probe(new_right.words, new_right.batch.start, _end(new_right.batch)))
-            pairs.append((id, probe + right.rows.next, _arrivals(new_right.batch, probe)))
+            pairs = new_right.probe(left)
+            met.append(_Met(pairs, pairs.id, pairs.probe + right.rows.next, new_right.batch.arrival))
             right.add(new_right.batch, new_right.words)
-        out = self._pair(pairs)
+        out = self._gather([m for m in met if len(m.left)])
         for side, new in ((left, new_left), (right, new_right)):
             if new is not None:
                 new.cancel(side)
@@ -67,30 +68,21 @@ class JoinOperator(Waiting):
             batch, words = batch.filter(valid), words[valid]
         return _New(batch, words) if len(batch) else None
 
-    def _pair(self, pairs: list[tuple[Ids, Ids, Ids | None]]) -> Batch | None:
-        pairs = [p for p in pairs if len(p[0])]
-        if not pairs:
+    def _gather(self, met: list[_Met]) -> Batch | None:
+        """The rows of the pairs, in order of start."""
+        if not met:
             return None
-        left_ids = np.concatenate([p[0] for p in pairs])
-        right_ids = np.concatenate([p[1] for p in pairs])
-        arrival = None if any(p[2] is None for p in pairs) else np.concatenate([p[2] for p in pairs if p[2] is not None])
-        return self._gather(left_ids, right_ids, arrival)
-
-    def _gather(self, left_ids: Ids, right_ids: Ids, arrival: Ids | None) -> Batch | None:
-        left, right = self._sides
-        a = left.links[left_ids - left.rows.base]
-        b = right.links[right_ids - right.rows.base]
-        start = np.maximum(a[:, START], b[:, START])
-        order = None
-        if len(start) > 1 and not bool(np.all(start[:-1] <= start[1:])):
-            order = np.argsort(start, kind="stable")
-            left_ids, right_ids, a, b, start = left_ids[order], right_ids[order], a[order], b[order], start[order]
-            arrival = None if arrival is None else arrival[order]
-        columns = [*left.rows.take(left_ids), *right.rows.take(right_ids)]
-        data = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        sign = (a[:, SIGN] * b[:, SIGN]).astype(np.int8)
-        signs = None if bool((sign > 0).all()) else sign
-        out = Batch(data, start, np.minimum(a[:, END], b[:, END]), signs, arrival)
+        start = np.concatenate([m.pairs.start for m in met])
+        order = np.argsort(start, kind="stable")
+        left_ids, right_ids = (np.concatenate(ids)[order] for ids in zip(*((m.left, m.right) for m in met), strict=True))
+        columns = [*self._sides[0].rows.take(left_ids), *self._sides[1].rows.take(right_ids)]
+        out = Batch(
+            pa.RecordBatch.from_arrays(columns, schema=self._schema),
+            start[order],
+            np.concatenate([m.pairs.end for m in met])[order],
+            _signs(met, order),
+            _arrivals(met, order),
+        )
         return self._verify(out, columns)
 
     def _verify(self, out: Batch, columns: list[pa.Array]) -> Batch:
@@ -112,6 +104,12 @@ class _New:
         self.batch = batch
         self.words = words
 
+    def probe(self, other: JoinSide) -> Pairs:
+        """What these rows meet on the other side."""
+        assert self.batch.end is not None
+        signs = self.batch.signs().astype(np.int64)
+        return other.probe(self.words, self.batch.start, self.batch.end, signs)
+
     def cancel(self, side: JoinSide) -> None:
         """Take withdrawals, and the rows they withdraw, out of the side they were added to."""
         if self.batch.sign is None:
@@ -122,14 +120,22 @@ class _New:
             side.withdraw(self.batch.take(at), self.words[at], ids)
 
 
-def _split(pairs: npt.NDArray[np.int64]) -> tuple[Ids, Ids]:
-    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """Pairs with the ids of both rows, and the arrivals of the probing rows."""
+
+    pairs: Pairs
+    left: Ids
+    right: Ids
+    arrival: Ids | None
 
 
-def _end(batch: Batch) -> Ids:
-    assert batch.end is not None
-    return batch.end
+def _signs(met: list[_Met], order: Ids) -> Signs | None:
+    if all(bool((m.pairs.sign > 0).all()) for m in met):
+        return None
+    return np.concatenate([m.pairs.sign for m in met])[order].astype(np.int8)
 
 
-def _arrivals(batch: Batch, probe: Ids) -> Ids | None:
-    return None if batch.arrival is None else batch.arrival[probe]
+def _arrivals(met: list[_Met], order: Ids) -> Ids | None:
+    arrivals = [m.arrival[m.pairs.probe] for m in met if m.arrival is not None]
+    return np.concatenate(arrivals)[order] if len(arrivals) == len(met) else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,138 +14,167 @@ from headrace.flow.batch import Batch
 from headrace.flow.columns import Buffer
 from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore
-from headrace.flow.state import Chunk
 from headrace.kernels.gather import first_above
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.join import END, SIGN, START, heads, link, pair_off, walk
+from headrace.kernels.join import END, SIGN, START, WORD, heads, link, pair_off, unlink, walk
 from headrace.schema import Schema
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Ids = npt.NDArray[np.int64]
-Pairs = npt.NDArray[np.int64]
+Lines = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _LOAD = 5 / 8
+_SMALL = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of a probe (by position) and a held row (by id), with their signed common interval."""
+
+    probe: Ids
+    id: Ids
+    start: Ids
+    end: Ids
+    sign: Ids
 
 
 class JoinSide:
     """Rows under ascending ids with a hash chain per key.
 
-    Adding and probing cost one cache miss or two a row, however many rows are held; expired rows fall off
-    the head, rows that end out of order are compacted away when they are half of what is held.
+    Adding, probing and expiring cost a cache miss or two a row, however many rows are held. Rows expire from
+    the head; those that end out of order are compacted away when they are half of what is held.
     """
 
     def __init__(self, schema: Schema, keys: Sequence[str]) -> None:
-        self.rows = RowStore(schema, ("start", "end", "sign"))
+        self.rows = RowStore(schema)
         self._keys = [schema.get_field_index(k) for k in keys]
         self.exact = not keys or is_exact([schema.field(k).type for k in keys])
-        self._links = Buffer(np.int64, 4)
+        self._links = Buffer(np.int64, 5)
         self._table = _new_table(64)
         self._used = 0
-        self._checked = 1024
-
-    def words(self, data: pa.RecordBatch) -> tuple[Words, npt.NDArray[np.bool_] | None]:
-        """The key words of some rows, and which have no null in the key (None: all)."""
-        encoded = encode_keys([data.column(k) for k in self._keys], data.num_rows)
-        return encoded.words, encoded.valid
-
-    def key_columns(self, data: pa.RecordBatch | list[pa.Array]) -> list[pa.Array]:
-        """The key columns of some rows."""
-        return [data[k] for k in self._keys] if isinstance(data, list) else [data.column(k) for k in self._keys]
-
-    def add(self, batch: Batch, words: Words) -> int:
-        """Hold rows and link them by key; returns the id of the first."""
-        assert batch.end is not None
-        self._make_room(len(batch))
-        signs = batch.signs().astype(np.int64)
-        first = self.rows.append(batch.data, start=batch.start, end=batch.end, sign=signs)
-        self._append_links(batch.start, batch.end, signs)
-        self._used += link(self._table, self.links, words, first, self.rows.base)
-        return first
-
-    def _append_links(self, start: Ids, end: Ids, sign: Ids) -> None:
-        lines = self._links.extend(len(start))
-        lines[:, START], lines[:, END], lines[:, SIGN] = start, end, sign
+        self._checked = _SMALL
+        self._killed: list[Ids] = []
 
     @property
-    def links(self) -> npt.NDArray[np.int64]:
+    def links(self) -> Lines:
         """The chain lines of the rows held, the first that of `rows.base`."""
         return np.asarray(self._links.view, np.int64)
 
-    def probe(self, words: Words, starts: Ids, ends: Ids) -> Pairs:
-        """(probe, id) for every held row with the probe's word that is valid at a common instant."""
+    def words(self, data: pa.RecordBatch) -> tuple[Words, Mask | None]:
+        """The key words of some rows, and which have no null in the key (None: all)."""
+        encoded = encode_keys(self.key_columns(data.columns), data.num_rows)
+        return encoded.words, encoded.valid
+
+    def key_columns(self, columns: list[pa.Array]) -> list[pa.Array]:
+        """The key columns among all columns."""
+        return [columns[k] for k in self._keys]
+
+    def add(self, batch: Batch, words: Words) -> None:
+        """Hold rows and link them by key."""
+        assert batch.end is not None
+        first = self.rows.append(batch.data)
+        lines = self._links.extend(len(batch))
+        lines[:, START], lines[:, END], lines[:, WORD] = batch.start, batch.end, words
+        lines[:, SIGN] = 1 if batch.sign is None else batch.sign
+        self._link_from(first)
+
+    def _link_from(self, first: int) -> None:
+        """Link the rows from an id on, growing the table if it gets too full."""
+        if self._used + (self.rows.next - first) > _LOAD * len(self._table):
+            self._table, self._used, first = _new_table(2 * len(self.rows) + 64), 0, self.rows.base
+        self._used += link(self._table, self.links, first, self.rows.base)
+
+    def probe(self, words: Words, starts: Ids, ends: Ids, signs: Ids) -> Pairs:
+        """Every pair of a probe and a held row with the same word and a common instant."""
         cursors = np.empty(len(words), np.int64)
         heads(self._table, words, cursors)
-        pairs = np.empty((max(1024, len(words) + len(words) // 4), 2), np.int64)
+        out = np.empty((5, max(_SMALL, len(words) + len(words) // 4)), np.int64)
         at = filled = 0
         while True:
-            at, filled = walk(self.links, self.rows.base, cursors, starts, ends, pairs, at, filled)
+            at, filled = walk(self.links, self.rows.base, cursors, starts, ends, signs, *out, at, filled)
             if at == len(words):
-                return pairs[:filled]
-            pairs = np.concatenate([pairs, np.empty_like(pairs)])
+                return Pairs(*out[:, :filled])
+            out = np.concatenate([out, np.empty_like(out)], axis=1)
 
     def expire(self, frontier: int) -> None:
         """Forget rows that end at or before `frontier` + 1: no row to come can meet them."""
         bound = frontier + 1 if frontier < MAX_TIME else frontier
-        ends = self.rows.stamp("end")
-        gone = first_above(ends, 0, bound)
+        gone = first_above(self.links[:, END], bound)
         if gone:
-            self.rows.drop_before(self.rows.base + gone)
-            self._links.drop(gone)
+            self._drop(gone)
         if len(self.rows) > 2 * self._checked:
             self._compact_if_half_dead(bound)
 
-    def _compact_if_half_dead(self, bound: int) -> None:
-        alive = self.rows.stamp("end") > bound
-        if np.count_nonzero(alive) * 2 < len(alive):
-            self.compact(alive)
-        self._checked = max(1024, len(self.rows))
+    def _drop(self, count: int) -> None:
+        self._used -= unlink(self._table, self.links, count, self.rows.base)
+        self.rows.drop_before(self.rows.base + count)
+        self._links.drop(count)
 
-    def compact(self, keep: npt.NDArray[np.bool_]) -> None:
+    def _compact_if_half_dead(self, bound: int) -> None:
+        alive = self.links[:, END] > bound
+        if np.count_nonzero(alive) * 2 < len(alive):
+            self.keep(alive)
+        self._checked = max(_SMALL, len(self.rows))
+
+    def keep(self, alive: Mask) -> None:
         """Keep some rows only, under new ids."""
-        self.rows.compact(keep)
-        self._relink(len(self.rows))
+        self._links.replace(self.links[alive].copy())
+        self.rows.compact(alive)
+        self._killed = []
+        self._relink()
+
+    def _relink(self) -> None:
+        self._table, self._used = _new_table(2 * len(self.rows) + 64), 0
+        self._link_from(self.rows.base)
 
     def withdraw(self, negatives: Batch, words: Words, ids: Ids) -> None:
         """Cancel withdrawals (held under `ids`) against the rows they withdraw."""
         assert negatives.end is not None
-        always = np.full(len(words), MIN_TIME, np.int64), np.full(len(words), MAX_TIME, np.int64)
-        pairs = self.probe(words, *always)
-        held = self.links[pairs[:, 1] - self.rows.base]
-        fits = (held[:, SIGN] > 0) & (held[:, END] == negatives.end[pairs[:, 0]])
-        mine = [c.take(pa.array(pairs[:, 0])) for c in negatives.data.columns]
-        fits &= equal_rows(mine, self.rows.take(pairs[:, 1]), len(pairs))
+        low, high = np.full(len(words), MIN_TIME, np.int64), np.full(len(words), MAX_TIME, np.int64)
+        pairs = self.probe(words, low, high, np.ones(len(words), np.int64))
+        probes, candidates = pairs.probe, pairs.id
+        held = self.links[candidates - self.rows.base]
+        fits = (held[:, SIGN] > 0) & (held[:, END] == negatives.end[probes])
+        probes, candidates = probes[fits], candidates[fits]
+        mine = [c.take(pa.array(probes)) for c in negatives.data.columns]
+        same = equal_rows(mine, self.rows.take(candidates), len(probes))
+        distinct, rows = np.unique(candidates, return_inverse=True)
         partner = np.full(len(negatives), EMPTY, np.int64)
-        pair_off(pairs, fits, partner, np.zeros(len(self.rows), np.int64), self.rows.base, EMPTY)
-        self.kill(np.concatenate([partner[partner != EMPTY], ids]))
+        pair_off(np.ascontiguousarray(probes), rows, same, partner, np.zeros(len(distinct), np.bool_))
+        self.kill(np.concatenate([distinct[partner[partner != EMPTY]], ids]))
 
     def kill(self, ids: Ids) -> None:
         """Let rows match nothing any more."""
-        dead = np.full(len(ids), MIN_TIME, np.int64)
-        self.rows.set_stamp("end", ids, dead)
         self.links[ids - self.rows.base, END] = MIN_TIME
-
-    def _make_room(self, count: int) -> None:
-        if self._used + count > _LOAD * len(self._table):
-            self._relink(len(self.rows) + count)
-
-    def _relink(self, size: int) -> None:
-        """Build table and chains anew over the rows held, with room for `size`."""
-        self._table = _new_table(max(64, 4 * size))
-        self._links = Buffer(np.int64, 4)
-        self._append_links(self.rows.stamp("start"), self.rows.stamp("end"), self.rows.stamp("sign"))
-        held = np.arange(self.rows.base, self.rows.next)
-        columns = self.key_columns(self.rows.take(held)) if self._keys else []
-        words = encode_keys(columns, len(held)).words
-        self._used = link(self._table, self.links, words, self.rows.base, self.rows.base)
+        self._killed.append(ids)
 
     def bytes(self) -> int:
         return self.rows.bytes() + self._links.bytes() + int(self._table.nbytes)
 
-    def changes(self, full: bool) -> Chunk:
-        return self.rows.changes(full)
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        chunk = dict(self.rows.changes(full))
+        chunk["links"] = self.links[int(chunk["begin"]) - self.rows.base :, START:]
+        killed = [] if chunk["reset"] else self._killed
+        chunk["killed"] = np.concatenate(killed) if killed else np.empty(0, np.int64)
+        self._killed = []
+        return chunk
 
-    def apply(self, chunk: Chunk) -> None:
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        if chunk["reset"]:
+            self._links, self._table, self._used = Buffer(np.int64, 5), _new_table(64), 0
+        else:
+            self._forget_before(chunk["base"])
         self.rows.apply(chunk)
-        self._relink(len(self.rows))
+        self._links.extend(len(chunk["links"]))[:, START:] = chunk["links"]
+        self._link_from(chunk["begin"])
+        killed = chunk["killed"]
+        self.kill(killed[killed >= self.rows.base])
+        self._killed = []
+
+    def _forget_before(self, id: int) -> None:
+        gone = min(id, self.rows.next) - self.rows.base
+        if gone > 0:
+            self._drop(gone)
 
 
 def _new_table(slots: int) -> npt.NDArray[np.int64]:

@@ -1,0 +1,150 @@
+"""Windows without subtraction: suffixes of one block of panes, prefixes of the next (van Herk; Gil & Werman).
+
+Time is cut into blocks as long as a window. A window meets at most one block edge, so its value is that of
+a suffix of the block before the edge merged with that of a prefix of the block after: three merges an entry
+or output row, however many panes a window has, and no error from taking away. `prefix[e]` merges a group's
+entries from the start of the block up to e, `suffix[e]` those from e to the end of the block. `edges` are the
+entries at which blocks begin, the last the end of what is scanned.
+
+Real sums are unevaluated pairs high + low (Dekker; Knuth's two-sum), so that they are as good as sums of
+twice the precision.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from headrace.kernels.aggregate_panes import F64, I64, READ_F64, READ_I64
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+SPLITTER = 134217729.0
+
+
+@nb.njit(inline="always")
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """a + b as its rounding and the exact error of that."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@nb.njit(inline="always")
+def square(a: float) -> tuple[float, float]:
+    """a² as its rounding and the exact error of that, while nothing overflows."""
+    s = a * a
+    t = SPLITTER * a
+    high = t - (t - a)
+    low = a - high
+    return s, ((high * high - s) + 2.0 * high * low) + low * low
+
+
+@nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
+def add_reals(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
+    """Add each value to its entry."""
+    for i in range(slots.size):
+        s = slots[i]
+        high[s], error = two_sum(high[s], values[i])
+        low[s] += error
+
+
+@nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
+def add_squares(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
+    """Add the square of each value to its entry."""
+    for i in range(slots.size):
+        s = slots[i]
+        product, rest = square(values[i])
+        high[s], error = two_sum(high[s], product)
+        low[s] += error + rest
+
+
+@nb.njit(nb.void(READ_I64, READ_I64, READ_F64, READ_F64, F64, F64), cache=True)
+def prefix_reals(prev: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
+    """Prefix sums of the entries in the blocks between `edges`."""
+    for b in range(edges.size - 1):
+        for e in range(edges[b], edges[b + 1]):
+            p = prev[e]
+            if p >= edges[b]:
+                out_high[e], error = two_sum(out_high[p], high[e])
+                out_low[e] = out_low[p] + low[e] + error
+            else:
+                out_high[e], out_low[e] = high[e], low[e]
+
+
+@nb.njit(nb.void(READ_I64, READ_I64, READ_F64, READ_F64, F64, F64), cache=True)
+def suffix_reals(next: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
+    """Suffix sums of the entries in the blocks between `edges`."""
+    for b in range(edges.size - 1):
+        for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
+            n = next[e]
+            if e < n < edges[b + 1]:
+                out_high[e], error = two_sum(high[e], out_high[n])
+                out_low[e] = low[e] + out_low[n] + error
+            else:
+                out_high[e], out_low[e] = high[e], low[e]
+
+
+@nb.njit(
+    nb.void(READ_I64, READ_I64, READ_I64, READ_I64, F64, F64, F64, F64, F64, F64),
+    cache=True,
+)
+def join_reals(
+    rows: Ints,
+    cuts: Ints,
+    heads: Ints,
+    tails: Ints,
+    suffix_high: Reals,
+    suffix_low: Reals,
+    prefix_high: Reals,
+    prefix_low: Reals,
+    out_high: Reals,
+    out_low: Reals,
+) -> None:
+    """The sum of each output row; those of window w are rows[w] … rows[w + 1] − 1, its block edge cuts[w]."""
+    for w in range(cuts.size):
+        for o in range(rows[w], rows[w + 1]):
+            h, t = heads[o], tails[o]
+            if h >= cuts[w]:
+                out_high[o], out_low[o] = prefix_high[t], prefix_low[t]
+            elif t < cuts[w]:
+                out_high[o], out_low[o] = suffix_high[h], suffix_low[h]
+            else:
+                out_high[o], error = two_sum(suffix_high[h], prefix_high[t])
+                out_low[o] = suffix_low[h] + prefix_low[t] + error
+
+
+@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, I64), cache=True)
+def prefix_least(prev: Ints, edges: Ints, least: Ints, out: Ints) -> None:
+    """Prefix minima of the entries in the blocks between `edges`."""
+    for b in range(edges.size - 1):
+        for e in range(edges[b], edges[b + 1]):
+            p = prev[e]
+            out[e] = min(out[p], least[e]) if p >= edges[b] else least[e]
+
+
+@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, I64), cache=True)
+def suffix_least(next: Ints, edges: Ints, least: Ints, out: Ints) -> None:
+    """Suffix minima of the entries in the blocks between `edges`."""
+    for b in range(edges.size - 1):
+        for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
+            n = next[e]
+            out[e] = min(least[e], out[n]) if e < n < edges[b + 1] else least[e]
+
+
+@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64), cache=True)
+def join_least(
+    rows: Ints, cuts: Ints, heads: Ints, tails: Ints, suffix: Ints, prefix: Ints, out: Ints
+) -> None:
+    """The minimum of each output row, as `join_reals`."""
+    for w in range(cuts.size):
+        for o in range(rows[w], rows[w + 1]):
+            h, t = heads[o], tails[o]
+            if h >= cuts[w]:
+                out[o] = prefix[t]
+            elif t < cuts[w]:
+                out[o] = suffix[h]
+            else:
+                out[o] = min(suffix[h], prefix[t])
