@@ -1,7 +1,7 @@
 """The inner loops of the heartbeat generator (Srivastava & Widom, Figure 2).
 
-Figure 2 writes into every stream's future at each arrival: O(kn) per arrival. Here an arrival is written once,
-into the staircase of its own source (clock, greatest time so far), and a query reads each staircase at the
+Figure 2 writes into every stream's future at each arrival: O(kn). Here an arrival is written once, into the
+staircase of its own source (clock, greatest time so far), and a query reads each staircase at the
 delays of the bounds: τ_j(now) = max over i and (t, δ) in B_ij of M_i(now − t − L_j) − δ. The two are equal
 because both are maxima over the same arrivals; the second costs O(1) per arrival and O(kn²) per query.
 
@@ -108,9 +108,9 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def arrive(
+def arrive(  # type: ignore[no-untyped-def]
     start, streams, group, times, clocks, tick, timeout, state, spoken, promise, rings, slots, counted
-):  # type: ignore[no-untyped-def]
+):
     """Take arrivals from `start` on; stops, saying where, when a staircase is full."""
     clock, _, head, tail, top, _ = rings
     room = clock.shape[1]
@@ -162,7 +162,7 @@ def mature(now, promise, rings, slots):  # type: ignore[no-untyped-def]
 def raises(time, s, promise, slots):  # type: ignore[no-untyped-def]
     """Whether `time`, come due in slot `s`, would raise any promise."""
     _, _, entry, target, delta = slots
-    for e in range(entry[s], entry[s + 1]):
+    for e in range(entry[s], entry[s + 1]):  # noqa: SIM110 (numba compiles the loop, not the generator)
         if minus(time, delta[e]) > promise[target[e]]:
             return True
     return False

@@ -12,7 +12,7 @@ from headrace.time.skew import Ints, SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 
 NEVER = MAX_TIME
-"""A timeout that is declared and never comes: the user accepts that a pause of all streams holds rows back."""
+"""A timeout that is declared and never comes: the user accepts that a pause of all holds rows back."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ class Bounds:
 
     @classmethod
     def of(
-        cls, skew: SkewMatrix, latency: int | Sequence[int] | Mapping[str, int] = 0, timeout: int | None = None
+        cls,
+        skew: SkewMatrix,
+        latency: int | Sequence[int] | Mapping[str, int] = 0,
+        timeout: int | None = None,
     ) -> Bounds:
         """With one latency for all, one per stream, or by name (0 where a stream is not named)."""
         return cls(skew, _latencies(skew, latency), timeout)
@@ -65,12 +68,12 @@ def timeout_needed(skew: SkewMatrix) -> bool:
 
 
 def unbounded(skew: SkewMatrix) -> list[tuple[str, str]]:
-    """The pairs (i, j) for which i says nothing about j by time: j silent, i cannot move it along. Expects B*."""
+    """The pairs (i, j) for which i says nothing about j by time: i cannot move a silent j. Expects B*."""
     return [(skew.streams[i], skew.streams[j]) for i, j in np.argwhere(skew.tightest() < 0)]
 
 
 def ensure_progress(bounds: Bounds) -> None:
-    """Refuse bounds under which rows could wait for ever (Theorem 3.3) and no timeout was declared. Expects B*."""
+    """Refuse bounds under which rows could wait for ever (Theorem 3.3) with no timeout. Expects B*."""
     if bounds.timeout is not None:
         return
     tightest = bounds.skew.tightest()
@@ -83,7 +86,7 @@ def _silent(bounds: Bounds, tightest: Ints) -> None:
         a, b = bounds.streams[i], bounds.streams[j]
         raise TimeError(
             "HR-T011",
-            f"nothing bounds how far stream {b!r} may lag behind {a!r}: rows of {a!r} could wait for {b!r} for ever",
+            f"nothing bounds how far {b!r} may lag behind {a!r}: rows of {a!r} could wait for ever",
             place=f"skew ({a}, {b})",
             hint=f"declare a bound of {a!r} on {b!r}, directly or through another stream, or a timeout",
         )

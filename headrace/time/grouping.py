@@ -38,16 +38,23 @@ def group_bounds(bounds: Bounds, group: Sequence[int] | Ints, names: Sequence[st
     """
     index, m = _checked(group, bounds.skew.size)
     labels = _names(names, m)
-    return Grouped(Bounds(_joined(bounds.skew, index, labels), _latency(bounds.latency, index, m), bounds.timeout), index)
+    return Grouped(
+        Bounds(_joined(bounds.skew, index, labels), _latency(bounds.latency, index, m), bounds.timeout), index
+    )
 
 
 def group_population(
-    population: Population, group: Sequence[int] | Ints, timeout: int | None = None, names: Sequence[str] | None = None
+    population: Population,
+    group: Sequence[int] | Ints,
+    timeout: int | None = None,
+    names: Sequence[str] | None = None,
 ) -> Grouped:
     """The same from a population, whose n × n matrix is never made."""
     index, m = _checked(group, len(population.latency))
     labels = _names(names, m)
-    return Grouped(Bounds(population.grouped(index, labels), _latency(population.latency, index, m), timeout), index)
+    return Grouped(
+        Bounds(population.grouped(index, labels), _latency(population.latency, index, m), timeout), index
+    )
 
 
 def join_entries(entries: Iterable[Sequence[Triple]]) -> list[Triple]:

@@ -37,7 +37,8 @@ def _level(key: Ints, t: Ints, n: Ints, delta: Ints, count: int) -> Ints:
     below = np.ones(len(order), dtype=np.bool_)
     below[1:] = falling[1:] < np.minimum.accumulate(falling)[:-1]
     survivors: Ints = order[below]
-    return survivors[n[survivors] == count]
+    exact: Ints = survivors[n[survivors] == count]
+    return exact
 
 
 def join(t: Ints, delta: Ints, begin: Ints) -> tuple[Ints, Ints]:
@@ -52,5 +53,7 @@ def join(t: Ints, delta: Ints, begin: Ints) -> tuple[Ints, Ints]:
         [np.minimum.reduceat(np.where(t <= x, delta, nothing), begin).max() for x in instants], dtype=np.int64
     )
     said = weakest < nothing
-    keep = minimal(np.zeros(said.sum(), dtype=np.int64), instants[said], np.zeros_like(instants[said]), weakest[said])
+    keep = minimal(
+        np.zeros(said.sum(), dtype=np.int64), instants[said], np.zeros_like(instants[said]), weakest[said]
+    )
     return instants[said][keep], weakest[said][keep]

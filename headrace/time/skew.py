@@ -71,7 +71,9 @@ class SkewMatrix:
         """From named entries; a plain tuple (t, δ) is a time-based pair."""
         index = _index(streams)
         rows = [
-            (_known(index, a), _known(index, b), *_triple(p)) for (a, b), pairs in entries.items() for p in pairs
+            (_known(index, a), _known(index, b), *_triple(p))
+            for (a, b), pairs in entries.items()
+            for p in pairs
         ]
         table = np.array(rows, dtype=np.int64).reshape(-1, 5)
         return cls.build(streams, *table.T)
@@ -126,7 +128,9 @@ class SkewMatrix:
         middle source, which say nothing of how many the last source has emitted, so no pair expresses it.
         """
         if self.streams != other.streams:
-            raise TimeError("HR-T002", "matrices over different streams", hint="name the same streams in order")
+            raise TimeError(
+                "HR-T002", "matrices over different streams", hint="name the same streams in order"
+            )
         from headrace.kernels.skew import product_row
 
         left, right = _rows(self), _rows(other)
@@ -180,7 +184,9 @@ def _triple(pair: Pair | tuple[int, int]) -> tuple[int, int, int]:
 def _index(streams: Sequence[str]) -> dict[str, int]:
     index = {name: i for i, name in enumerate(streams)}
     if len(index) != len(streams):
-        raise TimeError("HR-T003", "a stream is named twice in a skew matrix", hint="give each stream one name")
+        raise TimeError(
+            "HR-T003", "a stream is named twice in a skew matrix", hint="give each stream one name"
+        )
     return index
 
 

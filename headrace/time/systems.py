@@ -65,11 +65,16 @@ class GlobalCounter:
 
     @classmethod
     def of(
-        cls, fastest: Sequence[int] | Ints, slowest: Sequence[int] | Ints, latency: Sequence[int] | Ints = (0,)
+        cls,
+        fastest: Sequence[int] | Ints,
+        slowest: Sequence[int] | Ints,
+        latency: Sequence[int] | Ints = (0,),
     ) -> GlobalCounter:
         low, high = _column(fastest), _column(slowest)
         if len(low) != len(high) or (low > high).any():
-            raise TimeError("HR-T006", "a fastest above the slowest", hint="0 ≤ fastest ≤ slowest, one per source")
+            raise TimeError(
+                "HR-T006", "a fastest above the slowest", hint="0 ≤ fastest ≤ slowest, one per source"
+            )
         return cls(low, high, _column(latency, len(low)))
 
     def skew(self, streams: Sequence[str]) -> SkewMatrix:
@@ -139,7 +144,7 @@ class DistributedSensors:
         return _table(names, parts)
 
     def _catch_up(self, group: Ints, top: _Top) -> Ints:
-        """max over i in a, j in b of ⌈(d_i + d_j) / r_j⌉ (of ⌈d_j / r_j⌉ where a = b has one member)."""
+        """The greatest ⌈(d_i + d_j) / r_j⌉ over i in a, j in b (⌈d_j / r_j⌉ where a = b has one member)."""
         assert self.rate is not None
         m = len(top.first)
         waits = np.zeros((m, m), dtype=np.int64)
@@ -222,7 +227,7 @@ def _top(values: Ints, group: Ints, m: int) -> _Top:
 
 
 def _pairwise(x: _Top, y: _Top) -> Ints:
-    """max over two *different* members i ≠ j of x_i + y_j; `_LOW` or less where there is one member."""
+    """The greatest x_i + y_j over two members i ≠ j; far below zero where there is one member."""
     apart = x.first + y.first
     crossed = np.maximum(x.first + y.second, x.second + y.first)
     return np.where(x.owner == y.owner, crossed, apart)

@@ -1,0 +1,156 @@
+"""Heartbeats deduced from bounds (Srivastava & Widom, Figure 2, with sets of pairs and B*).
+
+A heartbeat τ of a stream at `now` promises that every tuple arriving on it after `now` has a time > τ.
+Laws: it never decreases; it is never violated while the bounds hold; it is the largest that they imply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import TimeError
+from headrace.time.bounds import NEVER, Bounds, ensure_progress
+from headrace.time.grouping import Grouped
+from headrace.time.holding import Holding, explain
+from headrace.time.schedule import lay_out
+from headrace.time.skew import Ints
+from headrace.time.staircases import Staircases
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+Snapshot = dict[str, Any]
+
+_RULES = {
+    1: ("HR-T020", "the clock of an arrival went back", "give arrivals in clock order"),
+    2: ("HR-T021", "no such stream", "number the streams as the bounds name them, from 0"),
+    3: (
+        "HR-T022",
+        "a time at a reserved end of the domain",
+        "reject the row before it reaches the heartbeat",
+    ),
+}
+
+
+class HeartbeatGenerator:
+    """Per-stream and overall heartbeats from arrivals, in memory bounded by streams × (horizon ÷ tick).
+
+    `arrive` takes batches; asking for heartbeats at `now` presumes that the arrivals of `now` have been
+    given, since a heartbeat speaks of what comes after its instant. `tick` coarsens the wall clock: less
+    memory, and no heartbeat later by `tick` or more (§5.1). With `close`, B* is used in place of B.
+    """
+
+    def __init__(self, bounds: Bounds | Grouped, *, tick: int = 1, close: bool = True) -> None:
+        declared = bounds.bounds if isinstance(bounds, Grouped) else bounds
+        self.bounds = declared.closed() if close else declared
+        ensure_progress(self.bounds)
+        if tick < 1:
+            raise TimeError("HR-T005", f"a wall-clock tick of {tick}", hint="use 1 for the clock's own tick")
+        self._group = (
+            bounds.group.astype(np.int32) if isinstance(bounds, Grouped) else np.zeros(0, dtype=np.int32)
+        )
+        self._tick = tick
+        self._steps = Staircases(lay_out(self.bounds), len(self.bounds.streams))
+        self._now = MIN_TIME
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams, or groups, that have a heartbeat each, in order."""
+        return self.bounds.streams
+
+    @property
+    def last_arrival(self) -> Ints:
+        """The clock of the latest arrival on each stream, `MIN_TIME` where none came."""
+        return self._steps.spoken.copy()
+
+    def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
+        """Arrivals in order: stream (or source) number, time, and clock (one for all, or one each)."""
+        s, x, c = _batch(streams, times, clocks)
+        sources = len(self._group) or len(self.streams)
+        rule, at = self._steps.check(s, x, c, sources, max(self._now, self._steps.last))
+        if rule:
+            code, message, hint = _RULES[rule]
+            raise TimeError(
+                code, message, place=f"arrival {at}: stream {s[at]}, time {x[at]}, clock {c[at]}", hint=hint
+            )
+        self._steps.arrive(s, self._group, x, c, self._tick, self._timeout)
+
+    def promise(self, stream: int, time: int) -> None:
+        """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`."""
+        self._steps.promise[stream] = max(int(self._steps.promise[stream]), time)
+
+    def advance(self, now: int) -> bool:
+        """Let what is due by `now` come due; whether any heartbeat rose. The clock never goes back."""
+        if now < max(self._now, self._steps.last):
+            raise TimeError(
+                "HR-T020", "the clock went back", place=f"now {now}", hint="ask with a monotone clock"
+            )
+        self._now = now
+        return self._steps.mature(now, self._timeout)
+
+    def heartbeats(self, now: int) -> Ints:
+        """The heartbeat of each stream at `now`; `MIN_TIME` promises nothing."""
+        self.advance(now)
+        return self._steps.promise.copy()
+
+    def heartbeat(self, now: int) -> int:
+        """The overall heartbeat: the least over the streams, `MAX_TIME` if there are none."""
+        self.advance(now)
+        return int(self._steps.promise.min(initial=MAX_TIME))
+
+    def next_change(self, now: int) -> int | None:
+        """The next instant after `now` at which a heartbeat rises if nothing arrives, or None."""
+        self.advance(now)
+        return self._steps.next_change(self._timeout)
+
+    def explain(self, stream: int, now: int) -> Holding:
+        """What holds the heartbeat of `stream` where it is, and when it would next rise by itself."""
+        self.advance(now)
+        return explain(self.bounds, self._steps, stream, now)
+
+    def why(self, now: int) -> Holding:
+        """`explain` of the stream that holds the overall heartbeat back."""
+        self.advance(now)
+        return explain(self.bounds, self._steps, int(np.argmin(self._steps.promise)), now)
+
+    def rebind(self, bounds: Bounds, *, close: bool = False) -> None:
+        """Go on under other bounds for the same streams, such as newly estimated ones.
+
+        Heartbeats already given stand, so they still never decrease. A timeout left out is kept.
+        """
+        if bounds.streams != self.streams:
+            raise TimeError(
+                "HR-T002", "bounds over other streams", hint="rebind names the same streams in order"
+            )
+        timeout = self.bounds.timeout if bounds.timeout is None else bounds.timeout
+        renewed = Bounds(bounds.skew.closure() if close else bounds.skew, bounds.latency, timeout)
+        ensure_progress(renewed)
+        self.bounds = renewed
+        self._steps.relay(lay_out(renewed))
+
+    def snapshot(self) -> Snapshot:
+        """All state as a plain dict of arrays and ints; the bounds are the caller's to keep."""
+        return {"now": self._now, **self._steps.snapshot()}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of a generator with the same bounds, groups and tick."""
+        self._steps.restore(snapshot)
+        self._now = int(snapshot["now"])
+
+    @property
+    def _timeout(self) -> int:
+        return NEVER if self.bounds.timeout is None else self.bounds.timeout
+
+
+def _batch(streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> tuple[Ints, Ints, Ints]:
+    s = np.ascontiguousarray(streams, dtype=np.int64).reshape(-1)
+    x = np.ascontiguousarray(times, dtype=np.int64).reshape(-1)
+    c = np.asarray(clocks, dtype=np.int64)
+    c = np.full(len(s), c, dtype=np.int64) if c.ndim == 0 else np.ascontiguousarray(c)
+    if not len(s) == len(x) == len(c):
+        raise TimeError(
+            "HR-T023", f"{len(s)} streams, {len(x)} times, {len(c)} clocks", hint="one of each per arrival"
+        )
+    return s, x, c
