@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 NONE = -1
+GONE = -2
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
 
@@ -26,7 +27,8 @@ def enqueue(
 ) -> None:
     """Put row `first + i` at the tail of chain `codes[i]`; `displaced[i]` is the row that leaves it, or NONE.
 
-    `following[id]` is the next row of the same chain. No chain is longer than `limit`.
+    `following[id]` is the next row of the same chain, NONE for the last, GONE for a displaced row. No chain
+    is longer than `limit`.
     """
     for i in range(codes.size):
         code, row = codes[i], first + i
@@ -35,9 +37,12 @@ def enqueue(
         else:
             heads[code] = row
         tails[code] = row
+        following[row] = NONE
         if sizes[code] < limit:
             sizes[code] += 1
             displaced[i] = NONE
         else:
-            displaced[i] = heads[code]
-            heads[code] = following[heads[code]]
+            old = heads[code]
+            heads[code] = following[old]
+            following[old] = GONE
+            displaced[i] = old

@@ -1,0 +1,145 @@
+"""The net change of a relation: at each instant, for each row content, how many copies come or go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.flow.batch import Batch, Signs, Times
+from headrace.flow.groups import GroupIndex
+from headrace.flow.state import Part
+from headrace.flow.timeline import Timeline
+from headrace.kernels.hashing import EMPTY
+from headrace.schema import Schema
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+Codes = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_PATIENCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows (time, code, delta of each relation) in order of time, then code; none is zero all over."""
+
+    times: Times
+    codes: Codes
+    deltas: Counts
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+class Changes:
+    """Signed intervals in, net changes out, for one relation or several that share their contents.
+
+    A content's code is its place in `contents`. An interval's start is taken at once, its end waits in a
+    timeline; both cost the same however much is held. Contents that are neither pending nor said to be
+    live are forgotten once they are the greater part, so what is held follows what is live.
+    """
+
+    def __init__(self, schema: Schema, relations: int = 1) -> None:
+        self.contents = GroupIndex(schema)
+        self._ends = Timeline(2 + relations)
+        self._relations = relations
+        self._starts: list[npt.NDArray[np.int64]] = []
+        self._work = 0
+
+    def ingest(self, batch: Batch, relation: int = 0) -> None:
+        """Take the elements of one relation, each later than what was taken out."""
+        assert batch.end is not None, "a relation's elements have ends"
+        codes = self.contents.codes(batch.data.columns, len(batch))
+        signs = batch.signs()
+        self._starts.append(self._events(batch.start, codes, signs, relation))
+        closed = np.flatnonzero(batch.end < MAX_TIME)
+        if len(closed):
+            self._ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
+
+    def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> npt.NDArray[np.int64]:
+        events = np.zeros((len(times), 2 + self._relations), np.int64)
+        events[:, 0] = times
+        events[:, 1] = codes
+        events[:, 2 + relation] = signs
+        return events
+
+    def take(self, frontier: int) -> Change:
+        """The changes up to `frontier`, in order of time; every element that starts by then is in."""
+        starts, self._starts = self._starts, []
+        ends = self._ends.take(frontier)
+        events = np.concatenate([*starts, ends]) if starts else ends
+        self._work += len(events)
+        if starts and len(events) and events[:, 0].max() > frontier:
+            early = events[:, 0] <= frontier
+            self._starts, events = [events[~early]], events[early]
+        return consolidate(events)
+
+    def next(self) -> int:
+        """The earliest instant at which something ends, or MAX_TIME."""
+        return self._ends.next()
+
+    def rows(self, codes: Codes) -> pa.RecordBatch:
+        """The contents behind codes."""
+        return self.contents.keys.rows(codes)
+
+    def pending(self) -> Mask:
+        """Which contents have an end still to come."""
+        mask = np.zeros(len(self.contents) + 1, np.bool_)
+        mask[self._ends.values(1)] = True
+        for events in self._starts:
+            mask[events[:, 1]] = True
+        return mask[:-1]
+
+    def matching(self, punctuation: Punctuation) -> Mask:
+        """Of which contents a punctuation speaks, whatever their time."""
+        everything = np.arange(len(self.contents))
+        return punctuation.matches(np.full(len(everything), MIN_TIME), self.rows(everything))
+
+    def is_due_to_forget(self) -> bool:
+        """Whether looking for dead contents would be paid for by the changes since the last look."""
+        return self._work > len(self.contents) + len(self._ends) + _PATIENCE
+
+    def forget(self, live: Mask | None = None) -> Mask | None:
+        """If contents neither pending nor live are the greater part, drop them and say which were kept."""
+        self._work = 0
+        keep = self.pending() if live is None else self.pending() | live
+        if 2 * int(np.count_nonzero(keep)) > len(keep) or len(keep) == 0:
+            return None
+        self.drop(keep)
+        return keep
+
+    def drop(self, keep: Mask) -> None:
+        """Keep some contents, under new codes; the ends of the others no longer count."""
+        remap = self.contents.compact(keep)
+        self._ends.remap(1, np.append(remap, EMPTY))
+
+    def parts(self) -> dict[str, Part]:
+        """What a snapshot holds."""
+        return {"contents": self.contents, "ends": self._ends}
+
+
+def consolidate(events: npt.NDArray[np.int64]) -> Change:
+    """The sum for each (time, code), without zeros."""
+    if len(events) and events[:, 1].min() == EMPTY:
+        events = events[events[:, 1] != EMPTY]
+    if len(events) > 1:
+        events = _sum_equal(events[np.lexsort((events[:, 1], events[:, 0]))])
+    deltas = events[:, 2:]
+    changed = deltas.any(axis=1)
+    if not changed.all():
+        events = events[changed]
+    return Change(events[:, 0], events[:, 1], events[:, 2:])
+
+
+def _sum_equal(events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    same = (events[1:, :2] == events[:-1, :2]).all(axis=1)
+    if not same.any():
+        return events
+    firsts = np.flatnonzero(np.append(True, ~same))
+    summed = events[firsts]
+    summed[:, 2:] = np.add.reduceat(events[:, 2:], firsts, axis=0)
+    return summed

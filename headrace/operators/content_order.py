@@ -1,0 +1,30 @@
+"""Simultaneous rows in order of content (`headrace.plan.order`): nulls first, NaN last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.flow.batch import Batch, Indices
+
+
+def by_content(batch: Batch) -> Batch:
+    """The same rows in order of start, and those of equal start column by column."""
+    if len(batch) < 2 or bool(np.all(batch.start[:-1] < batch.start[1:])):
+        return batch
+    return batch.take(content_order([pa.array(batch.start), *batch.data.columns]))
+
+
+def content_order(columns: list[pa.Array]) -> Indices:
+    """The stable order of rows by some columns; Arrow sorts nulls after NaN, so validity goes before."""
+    keys: list[pa.Array] = []
+    for column in columns:
+        if column.null_count:
+            keys.append(column.is_valid())
+        keys.append(column)
+    names = [str(i) for i in range(len(keys))]
+    table = pa.RecordBatch.from_arrays(keys, names=names)
+    sort_keys = [(name, "ascending") for name in names]
+    order = pc.sort_indices(table, sort_keys=sort_keys, null_placement="at_end")
+    return np.asarray(order.to_numpy(), np.int64)

@@ -1,0 +1,119 @@
+"""Operators for which a content's multiplicity is a function of its multiplicities in the inputs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.flow.batch import Batch, Times
+from headrace.flow.state import Part
+from headrace.flow.tables import CodeTable
+from headrace.operators.changes import Change, Changes, Codes, Counts, Mask
+from headrace.operators.contract import Waiting
+from headrace.schema import Schema
+from headrace.time.timestamp import MAX_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The steps of each content, in order of code and then time, with its counts before and after each."""
+
+    times: Times
+    codes: Codes
+    before: Counts
+    after: Counts
+    last: Mask
+
+
+class Multiplicities:
+    """How many copies of each content each relation holds, at the instant up to which changes were taken."""
+
+    def __init__(self, relations: int) -> None:
+        self._names = [f"relation{i}" for i in range(relations)]
+        self.table = CodeTable(**dict.fromkeys(self._names, (np.int64, 0)))
+
+    def of(self, codes: Codes) -> Counts:
+        """The counts of some contents, a column for each relation."""
+        return np.stack([self.table[name][codes] for name in self._names], axis=1)
+
+    def live(self, contents: int) -> Mask:
+        """Which of so many contents have a copy in any relation."""
+        self.table.grow(contents)
+        live: Mask = np.logical_or.reduce([self.table[name] != 0 for name in self._names])
+        return live
+
+    def forget(self, changes: Changes) -> None:
+        """Now and then, drop what is neither live nor pending."""
+        if changes.is_due_to_forget():
+            kept = changes.forget(self.live(len(changes.contents)))
+            if kept is not None:
+                self.table.keep(kept)
+
+    def advance(self, change: Change) -> History:
+        """Apply changes, at least one; returns what each content went through."""
+        self.table.grow(int(change.codes.max()) + 1)
+        order = np.argsort(change.codes, kind="stable")
+        times, codes, deltas = change.times[order], change.codes[order], change.deltas[order]
+        first = np.append(True, codes[1:] != codes[:-1])
+        total = np.cumsum(deltas, axis=0)
+        group = np.cumsum(first) - 1
+        offset = self.of(codes[first]) - (total - deltas)[first]
+        after = total + offset[group]
+        last = np.append(first[1:], True)
+        self._write(codes[last], after[last])
+        return History(times, codes, after - deltas, after, last)
+
+    def _write(self, codes: Codes, counts: Counts) -> None:
+        for i, name in enumerate(self._names):
+            self.table[name][codes] = counts[:, i]
+        self.table.touch(codes)
+
+
+class Counted(Waiting):
+    """At each instant a content is in the output `multiplicity` times; emits ± [τ, MAX_TIME) as that changes.
+
+    Waits for the earliest end held, for that may change the answer. Costs follow the changes of the
+    input, and what is held follows the contents valid now.
+    """
+
+    def __init__(self, schema: Schema, relations: int = 1) -> None:
+        super().__init__()
+        self.changes = Changes(schema, relations)
+        self.counts = Multiplicities(relations)
+
+    @abstractmethod
+    def multiplicity(self, counts: Counts) -> Times:
+        """Copies in the output, for counts with a column for each input."""
+
+    def ingest(self, input: int, batch: Batch) -> None:
+        self.changes.ingest(batch, input)
+
+    def due(self) -> int:
+        return self.changes.next()
+
+    def answer(self, frontier: int) -> Batch | None:
+        change = self.changes.take(frontier)
+        out = self._step(change) if len(change) else None
+        self.counts.forget(self.changes)
+        return out
+
+    def _step(self, change: Change) -> Batch | None:
+        history = self.counts.advance(change)
+        steps = self.multiplicity(history.after) - self.multiplicity(history.before)
+        return self._signed(history.times, history.codes, steps)
+
+    def _signed(self, times: Times, codes: Codes, steps: Times) -> Batch | None:
+        """Elements that begin at `times`, each as often as its step says."""
+        chosen = np.repeat(np.arange(len(steps)), np.abs(steps))
+        if len(chosen) == 0:
+            return None
+        chosen = chosen[np.argsort(times[chosen], kind="stable")]
+        sign = np.sign(steps[chosen]).astype(np.int8)
+        open_ends = np.full(len(chosen), MAX_TIME)
+        rows = self.changes.rows(codes[chosen])
+        return Batch(rows, times[chosen], open_ends, None if sign.min() > 0 else sign)
+
+    def state(self) -> dict[str, Part]:
+        return {**self.changes.parts(), "counts": self.counts.table}

@@ -1,0 +1,107 @@
+"""Row windows: the n newest rows, of the stream or of each partition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.flow.batch import Batch, Indices, concat
+from headrace.flow.state import Part
+from headrace.kernels.newest import NONE
+from headrace.operators.content_order import by_content
+from headrace.operators.contract import Operator, Stateless, Waiting
+from headrace.operators.newest_rows import NewestRows
+from headrace.plan.nodes import Window
+from headrace.plan.order import keeps_arrival_order
+from headrace.plan.windows import Rows
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME
+
+
+def rows_window(plan: Window) -> Operator:
+    """The operator of a row window: one that never waits where the order of arrival is the order meant."""
+    return RowsWindowOperator(plan) if keeps_arrival_order(plan.input) else OrderedRowsWindowOperator(plan)
+
+
+class Displacing:
+    """Each row starts at its time and is withdrawn at the time of the row that displaces it.
+
+    A punctuation on partition keys alone passes, for a withdrawal has the keys of the row that causes it;
+    and where it holds for ever its partitions are forgotten. Any other is dropped: rows of which it speaks
+    may still be withdrawn.
+    """
+
+    def __init__(self, plan: Window) -> None:
+        assert isinstance(plan.spec, Rows)
+        self.keys = frozenset(plan.spec.keys)
+        self.newest = NewestRows(plan.schema, plan.spec.keys, plan.spec.count)
+
+    def displace(self, batch: Batch) -> Batch:
+        """The insertions of some rows and the withdrawals that they cause, in order of time."""
+        displaced = self.newest.add(batch.data)
+        by = np.flatnonzero(displaced != NONE)
+        came = Batch(batch.data, batch.start, np.full(len(batch), MAX_TIME), None, batch.arrival)
+        if len(by) == 0:
+            return came
+        out = _in_order(came, self._withdrawn(came, displaced[by], by))
+        self.newest.tidy()
+        return out
+
+    def _withdrawn(self, came: Batch, ids: Indices, by: Indices) -> Batch:
+        arrival = None if came.arrival is None else came.arrival[by]
+        rows: pa.RecordBatch = self.newest.rows.rows(ids)
+        return Batch(rows, came.start[by], np.full(len(by), MAX_TIME), np.full(len(by), -1, np.int8), arrival)
+
+    def punctuate(self, punctuation: Punctuation) -> Punctuation | None:
+        """What of a punctuation may be passed on."""
+        if not self.keys.issuperset(punctuation.columns):
+            return None
+        if punctuation.until == MAX_TIME:
+            self.newest.close(punctuation)
+        return punctuation
+
+
+class RowsWindowOperator(Stateless):
+    """Row window over rows in the order of their source: answers at once, never waits."""
+
+    order_sensitive = True
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__()
+        self._window = Displacing(plan)
+
+    def apply(self, batch: Batch) -> Batch:
+        return self._window.displace(batch)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return self._window.punctuate(punctuation)
+
+    def state(self) -> dict[str, Part]:
+        return {"rows": self._window.newest}
+
+
+class OrderedRowsWindowOperator(Waiting):
+    """Row window where simultaneous rows go by content: waits until an instant is complete."""
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__()
+        self._window = Displacing(plan)
+        self._taken: list[Batch] = []
+
+    def ingest(self, input: int, batch: Batch) -> None:
+        self._taken.append(batch)
+
+    def answer(self, frontier: int) -> Batch | None:
+        taken, self._taken = self._taken, []
+        return self._window.displace(by_content(concat(taken))) if taken else None
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return self._window.punctuate(punctuation)
+
+    def state(self) -> dict[str, Part]:
+        return {"rows": self._window.newest}
+
+
+def _in_order(came: Batch, gone: Batch) -> Batch:
+    both = concat([came, gone])
+    return both.take(np.argsort(both.start, kind="stable"))

@@ -1,0 +1,36 @@
+"""Rounding times to multiples of a step inside the time domain: what would pass its end is MAX_TIME."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.flow.batch import Times
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+
+def ceil_to(times: Times, step: int) -> Times:
+    """The least multiple of `step` that is not less, or MAX_TIME where the domain has none."""
+    return scale(-(-times // step), step)
+
+
+def floor_to(times: Times, step: int) -> Times:
+    """The greatest multiple of `step` that is not greater; MAX_TIME is open and stays."""
+    return np.where(times == MAX_TIME, MAX_TIME, times // step * step)
+
+
+def add(times: Times, ticks: int) -> Times:
+    """`times + ticks` for ticks ≥ 0."""
+    ticks = min(ticks, MAX_TIME)
+    return np.where(times > MAX_TIME - ticks, MAX_TIME, times + ticks)
+
+
+def scale(counts: Times, step: int) -> Times:
+    """`counts · step`."""
+    return np.where(counts > MAX_TIME // step, MAX_TIME, counts * step)
+
+
+def tick_after(time: int, slide: int) -> int:
+    """The first tick k·slide − 1 later than `time`; the two ends of the domain absorb."""
+    if time in (MIN_TIME, MAX_TIME):
+        return time
+    return min(MAX_TIME, ((time + 1) // slide + 1) * slide - 1)

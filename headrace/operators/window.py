@@ -1,0 +1,93 @@
+"""Time windows: each row of a stream gets the interval in which it is valid (`design.md` §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.flow.batch import Batch, Times
+from headrace.operators import ticks
+from headrace.operators.contract import Stateless
+from headrace.plan.nodes import Window
+from headrace.plan.windows import Now, Range, Sliding, Unbounded
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+
+@dataclass(frozen=True)
+class Validity:
+    """How a window turns a time into [start, end), and what a heartbeat of the stream is to the relation."""
+
+    start: Callable[[Times], Times]
+    end: Callable[[Times], Times]
+    heartbeat: Callable[[int], int]
+
+
+class WindowOperator(Stateless):
+    """Assigns validity row by row; starts keep the order of the times. Rows that no window holds vanish.
+
+    A punctuation passes: a row that will not come will not start to be valid. Its time, like a heartbeat,
+    becomes the last instant before which no row of the rest can start.
+    """
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__()
+        self._validity = VALIDITIES[type(plan.spec)](plan.spec)
+
+    def apply(self, batch: Batch) -> Batch:
+        start, end = self._validity.start(batch.start), self._validity.end(batch.start)
+        out = Batch(batch.data, start, end, None, batch.arrival)
+        return out.filter(start < end)
+
+    def map_heartbeat(self, heartbeat: int) -> int:
+        return self._validity.heartbeat(heartbeat)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return replace(punctuation, until=self.map_heartbeat(punctuation.until))
+
+
+def _same(times: Times) -> Times:
+    return times
+
+
+def _now(spec: Now) -> Validity:
+    return _range(Range(1))
+
+
+def _range(spec: Range) -> Validity:
+    return Validity(_same, lambda times: ticks.add(times, spec.size), int)
+
+
+def _unbounded(spec: Unbounded) -> Validity:
+    return Validity(_same, lambda times: np.full_like(times, MAX_TIME), int)
+
+
+def _sliding(spec: Sliding) -> Validity:
+    """From the answer of the first window that holds the row to that of the first that does not."""
+    size, slide = spec.size, spec.slide
+
+    def start(times: Times) -> Times:
+        return _tick(times // slide + 1)
+
+    def end(times: Times) -> Times:
+        return _tick(ticks.add(times, size) // slide + 1)
+
+    def _tick(counts: Times) -> Times:
+        scaled = ticks.scale(counts, slide)
+        return np.where(scaled == MAX_TIME, MAX_TIME, scaled - 1)
+
+    def heartbeat(time: int) -> int:
+        return time if time in (MIN_TIME, MAX_TIME) else ticks.tick_after(time, slide) - 1
+
+    return Validity(start, end, heartbeat)
+
+
+VALIDITIES: Final[dict[type[Any], Callable[[Any], Validity]]] = {
+    Range: _range,
+    Sliding: _sliding,
+    Now: _now,
+    Unbounded: _unbounded,
+}
