@@ -12,11 +12,12 @@ from headrace.operators.except_ import ExceptOperator
 from headrace.operators.granularity import GranularityOperator
 from headrace.operators.join import JoinOperator
 from headrace.operators.project import ProjectOperator
-from headrace.operators.rows_window import RowsWindowOperator
+from headrace.operators.rows_window import rows_window
 from headrace.operators.select import SelectOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
-from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
+from headrace.operators.rstream import RStreamOperator
+from headrace.operators.streams import DStreamOperator, IStreamOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import WindowOperator
 from headrace.plan import nodes
@@ -30,7 +31,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Select: SelectOperator,
     nodes.Project: ProjectOperator,
     nodes.Union: lambda plan: LatentUnionOperator(plan) if is_latent(plan) else UnionOperator(plan),
-    nodes.Window: lambda plan: RowsWindowOperator(plan) if isinstance(plan.spec, Rows) else WindowOperator(plan),
+    nodes.Window: lambda plan: rows_window(plan) if isinstance(plan.spec, Rows) else WindowOperator(plan),
     nodes.Granularity: GranularityOperator,
     nodes.Join: JoinOperator,
     nodes.Aggregate: AggregateOperator,
