@@ -24,7 +24,8 @@ def arrays(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> list[pa.Array]:
 
 
 def codes(index: GroupIndex, rows: list[tuple[Any, ...]]) -> list[int]:
-    return index.codes(arrays(index.keys.schema, rows), len(rows)).tolist()
+    found: list[int] = index.codes(arrays(index.keys.schema, rows), len(rows)).tolist()
+    return found
 
 
 def assert_codes_are_keys(index: GroupIndex, batches: list[list[tuple[Any, ...]]]) -> None:
@@ -83,7 +84,8 @@ def test_minus_zero_is_zero_and_all_nan_are_one_key(values: list[float | None]) 
 @pytest.mark.parametrize("column", [pa.array([1, 2, 1], pa.int64()), pa.array(["x", "y", "x"])])
 def test_read_only_arrow_buffers_are_keys_like_any_other(column: pa.Array) -> None:
     batch = pa.record_batch({"k": column})
-    read_only = decode(encode({"b": batch}))["b"].column(0)
+    decoded: Any = decode(encode({"b": batch}))["b"]
+    read_only = decoded.column(0)
     for schema in (batch.schema, pa.schema([*batch.schema, pa.field("l", column.type)])):
         columns = [read_only] * len(schema)
         assert GroupIndex(schema).codes(columns, 3).tolist() == [0, 1, 0]
