@@ -95,6 +95,7 @@ class Operator(ABC):
     def emit(self, batch: Batch) -> None:
         """Append rows to the output."""
         if len(batch):
+            assert batch.first > self.promised, (type(self).__name__, batch.first, self.promised)
             self.rows_out += len(batch)
             self.output.append(batch)
 
@@ -172,7 +173,7 @@ class Waiting(Operator):
             head = reader.head()
             if (head is not None and head <= limit) or (head is None and reader.punctuations):
                 return True
-        return self.due() <= reach or self._may_promise(reach)
+        return self.due() <= min(reach, MAX_TIME - 1) or self._may_promise(reach)
 
     def _may_promise(self, reach: int) -> bool:
         return self.promise is not ignore_heartbeat and self._leaving(reach) > self.promised
@@ -181,12 +182,15 @@ class Waiting(Operator):
         reach = self.reach()
         until = self._horizon(reach, limit)
         taken = 0
+        promises: list[tuple[int, Punctuation]] = []
         for i, reader in enumerate(self.inputs):
-            taken += self._take(i, reader, until)
+            taken += self._take(i, reader, until, promises)
         self.frontier = max(self.frontier, min(reach, until))
         out = self.answer(self.frontier)
         if out is not None:
             self.emit(out)
+        for i, punctuation in promises:
+            self._use(i, punctuation)
         self._pass_on()
         return taken
 
@@ -198,22 +202,18 @@ class Waiting(Operator):
                 until = min(until, reader.time_at(limit - 1))
         return until
 
-    def _take(self, input: int, reader: Reader, until: int) -> int:
+    def _take(self, input: int, reader: Reader, until: int, promises: list[tuple[int, Punctuation]]) -> int:
+        """Ingest rows up to `until`; punctuations are used after the answer, so that none overtakes a row."""
         before = reader.rows
         rows: list[Batch] = []
         for item in reader.take_until(until, reader.rows + 1):
             if isinstance(item, Batch):
                 rows.append(item)
             elif item.patterns:
-                self._ingest_all(input, rows)
-                self._use(input, item)
-        self._ingest_all(input, rows)
-        return before - reader.rows
-
-    def _ingest_all(self, input: int, rows: list[Batch]) -> None:
+                promises.append((input, item))
         if rows:
             self.ingest(input, concat(rows))
-            rows.clear()
+        return before - reader.rows
 
     def _use(self, input: int, punctuation: Punctuation) -> None:
         passed = self.on_punctuation(input, punctuation)
