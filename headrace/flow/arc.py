@@ -77,7 +77,7 @@ class Arc:
 
     def reload(self, reset: bool, begin: int, items: list[Item], cursors: list[list[int]]) -> None:
         """Hold what a snapshot held: `items` from position `begin` on, each reader at its cursor."""
-        if reset:
+        if reset or begin > self.base + len(self._items):
             self._items, self.base = deque(), begin
         self._items.extend(items)
         for reader, (position, offset) in zip(self._readers, cursors, strict=True):

@@ -23,9 +23,17 @@ from headrace.operators.window import WindowOperator
 from headrace.plan import nodes
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
-from headrace.plan.windows import Rows
+from headrace.plan.order import keeps_arrival_order
+from headrace.plan.windows import Rows, WindowSpec
 
 Build = Callable[[Any], Operator]
+
+
+def _rows_window(plan: nodes.Window) -> Operator:
+    return RowsWindowOperator(plan) if keeps_arrival_order(plan.input) else OrderedRowsWindowOperator(plan)
+
+
+WINDOWS: dict[type[WindowSpec], Build] = {Rows: _rows_window}
 
 OPERATORS: dict[type[Plan], Build] = {
     nodes.Select: SelectOperator,

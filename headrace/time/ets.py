@@ -79,6 +79,16 @@ class SkewPromise:
         self._latest, self._seen, self._best = state["latest"], state["seen"], state["best"]
 
 
+@dataclass
+class TimerPromise(Stateless):
+    """External timestamps at most `offset` behind the wall clock: now − offset (Tucker & Maier, §2)."""
+
+    offset: int
+
+    def at(self, now: int) -> int:
+        return now - self.offset
+
+
 class DataPromise(Stateless):
     """External timestamps about which nothing is known but what the source itself says by heartbeats."""
 

@@ -1,0 +1,42 @@
+"""Running a random case on the engine in a random way."""
+
+from __future__ import annotations
+
+from headrace.engine import Engine, Snapshot
+from headrace.flow.batch import Batch
+from headrace.testing.plans import Case, sources_of
+from headrace.testing.runs import Run
+from headrace.time.ets import NONE, ON_DEMAND, Policy, TimerPromise, periodic
+
+POLICIES: dict[str, Policy] = {"none": NONE, "periodic": periodic(3), "on_demand": ON_DEMAND}
+
+
+def engine_for(case: Case, run: Run, lag: int = 0) -> Engine:
+    """A fresh engine with the case's query, whose sources vouch for the clock as the run does."""
+    engine = Engine(strategy=f"{run.strategy}({run.k})", propagation=run.propagation, now=-(10**9))
+    for source in sorted(sources_of(case.plan), key=lambda s: s.name):
+        engine.declare(source, policy=POLICIES[run.ets], promise=TimerPromise(lag))
+    engine.add("q", case.plan)
+    return engine
+
+
+def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
+    """The answers of a case, in the order in which they came out."""
+    engine, chain = engine_for(case, run, lag), list[Snapshot]()
+    answers: list[Batch] = []
+    for i, step in enumerate(run.steps):
+        for at, strategy in run.swaps:
+            if at == i:
+                engine.set_strategy(f"{strategy}({run.k})")
+        if i in run.snapshots:
+            chain.append(Snapshot.decode(engine.snapshot(chain[-1].version if chain else None).encode()))
+            engine = engine_for(case, run, lag)
+            engine.restore(chain)
+        if step[0] == "push":
+            engine.push(step[1], step[2].data, step[2].start)
+        elif step[0] == "advance":
+            engine.advance(step[1])
+        else:
+            engine.end(step[1])
+        answers += engine.drain("q")
+    return answers

@@ -1,0 +1,22 @@
+"""The central test: under every way of executing it, a query's answer is the oracle's."""
+
+from __future__ import annotations
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
+from headrace.testing.plans import cases
+from headrace.testing.runs import runs
+from tests.engine.driving import execute
+
+
+@given(st.data())
+def test_the_engine_gives_the_oracles_answer_whatever_the_way_of_execution(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    run = data.draw(runs(case))
+    answers = execute(case, run)
+    expected = oracle.stream(case.plan, case.sources)
+    note(f"expected {expected}")
+    assert_same_stream(answers, expected, schema=case.plan.schema)
