@@ -161,11 +161,14 @@ def _sliding(draw: st.DrawFn) -> windows.Sliding:
 
 
 def _spec(draw: st.DrawFn, schema: Schema) -> windows.WindowSpec:
-    kind = draw(st.sampled_from(["range", "now", "rows", "unbounded", "sliding", "partition"]))
-    if kind == "rows":
-        return windows.Rows(draw(st.integers(1, 4)))
-    if kind == "partition":
-        return windows.Rows(draw(st.integers(1, 3)), tuple(draw(_keys(schema, 1))))
+    kind = draw(st.sampled_from(["time", "time", "rows", "partition"]))
+    if kind == "time":
+        return _time_spec(draw)
+    return windows.Rows(draw(st.integers(1, 4)), tuple(draw(_keys(schema, 1))) if kind == "partition" else ())
+
+
+def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
+    kind = draw(st.sampled_from(["range", "range", "sliding", "now", "unbounded"]))
     if kind == "sliding":
         return _sliding(draw)
     if kind == "range":
@@ -178,9 +181,17 @@ def _window(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return nodes.Window(plan, _spec(draw, plan.schema))
 
 
+def _timed(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    """A relation whose rows have known ends."""
+    if depth >= 2 and draw(st.booleans()):
+        plan = _relation(draw, sources, depth)
+        if ends_are_known(plan):
+            return plan
+    return nodes.Window(_stream(draw, sources, depth - 1), _time_spec(draw))
+
+
 def _granularity(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
-    plan = _relation(draw, sources, depth - 1)
-    return nodes.Granularity(plan, draw(st.integers(1, 5))) if ends_are_known(plan) else plan
+    return nodes.Granularity(_timed(draw, sources, depth - 1), draw(st.integers(1, 5)))
 
 
 # ----------------------------------------------------------------------------------------------- pairs

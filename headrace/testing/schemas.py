@@ -42,7 +42,7 @@ def rows(draw: st.DrawFn, schema: Schema, most: int = 40) -> Rows:
     nullable = draw(st.booleans())
     values = {field.name: _values(field.type, nullable) for field in schema}
     times = st.integers(0, 6) | st.integers(-4, 20)
-    least = draw(st.sampled_from([0, most // 8, most // 2]))
+    least = draw(st.sampled_from([1, most // 8, most // 4, most // 2, 0]))
     drawn = draw(st.lists(st.tuples(times, st.fixed_dictionaries(values)), min_size=least, max_size=most))
     return sorted(drawn, key=operator.itemgetter(0))
 
@@ -97,7 +97,7 @@ def comparisons(draw: st.DrawFn, schema: Schema) -> Expression:
 def predicates(draw: st.DrawFn, schema: Schema) -> Expression:
     """A comparison, or two of them connected; true, false or unknown."""
     first = draw(comparisons(schema))
-    connective = draw(st.sampled_from(["", "not", "and", "or"]))
+    connective = draw(st.sampled_from(["", "", "not", "or", "and"]))
     if connective in ("", "not"):
         return ~first if connective else first
     second = draw(comparisons(schema))

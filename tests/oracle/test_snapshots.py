@@ -1,0 +1,188 @@
+"""Snapshot semantics: at each instant the oracle's intervals hold what relational algebra gives there.
+
+`content` is a second reading of the definitions, with no intervals at all: what a window holds at an instant
+is decided from the rows' times, and everything above it is ordinary algebra on bags.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import singledispatch
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from headrace.expressions import evaluate
+from headrace.plan import nodes, windows
+from headrace.plan.nodes import Plan
+from headrace.plan.order import keeps_arrival_order
+from headrace.testing import oracle, plans, schemas
+from headrace.testing.folds import fold
+from headrace.testing.values import Bag, Event, Row, row_order
+
+INSTANTS = range(-9, 45)
+
+
+def content(plan: Plan, data: oracle.Sources, now: int) -> Bag:
+    """The bag of rows of a relation plan at the instant `now`."""
+    return node_content(plan, data, now)
+
+
+@singledispatch
+def node_content(plan: Plan, data: oracle.Sources, now: int) -> Bag:
+    raise AssertionError(type(plan))
+
+
+@node_content.register
+def _(plan: nodes.Select, data: oracle.Sources, now: int) -> Bag:
+    names, schema = plan.schema.names, plan.schema
+    below = content(plan.input, data, now)
+    kept = [
+        row for row in below if evaluate(plan.predicate, dict(zip(names, row, strict=True)), schema) is True
+    ]
+    return Counter({row: below[row] for row in kept})
+
+
+@node_content.register
+def _(plan: nodes.Project, data: oracle.Sources, now: int) -> Bag:
+    below = plan.input.schema
+    rows = [dict(zip(below.names, row, strict=True)) for row in content(plan.input, data, now).elements()]
+    return Counter(tuple(evaluate(e, row, below) for _, e in plan.columns) for row in rows)
+
+
+@node_content.register
+def _(plan: nodes.Union, data: oracle.Sources, now: int) -> Bag:
+    return sum((content(branch, data, now) for branch in plan.branches), start=Counter())
+
+
+@node_content.register
+def _(plan: nodes.Join, data: oracle.Sources, now: int) -> Bag:
+    left, right, names = content(plan.left, data, now), content(plan.right, data, now), plan.schema.names
+    pairs = {one + other: left[one] * right[other] for one in left for other in right}
+    keys = list(zip(plan.left_keys, plan.right_keys, strict=True))
+
+    def joins(row: Row) -> bool:
+        named = dict(zip(names, row, strict=True))
+        equal = all(named[a] is not None and named[a] == named[b] for a, b in keys)
+        return equal and (plan.residual is None or evaluate(plan.residual, named, plan.schema) is True)
+
+    return Counter({row: count for row, count in pairs.items() if joins(row)})
+
+
+@node_content.register
+def _(plan: nodes.Aggregate, data: oracle.Sources, now: int) -> Bag:
+    return groups(plan, list(content(plan.input, data, now).elements()))
+
+
+@node_content.register
+def _(plan: nodes.SlidingAggregate, data: oracle.Sources, now: int) -> Bag:
+    slide, size = plan.window.slide, plan.window.size
+    end = (now + 1) // slide * slide
+    inside = [row for time, row in happened(plan.input, data) if end - size <= time < end]
+    bounds = (end - size, end) if plan.bounds else ()
+    return Counter({row + bounds: 1 for row in groups(plan, inside)})
+
+
+@node_content.register
+def _(plan: nodes.Distinct, data: oracle.Sources, now: int) -> Bag:
+    return Counter(set(content(plan.input, data, now)))
+
+
+@node_content.register
+def _(plan: nodes.Except, data: oracle.Sources, now: int) -> Bag:
+    left, right = content(plan.left, data, now), content(plan.right, data, now)
+    return left - right if plan.all else Counter(set(left) - set(right))
+
+
+@node_content.register
+def _(plan: nodes.Window, data: oracle.Sources, now: int) -> Bag:
+    return Counter(held(plan.spec, plan.schema.names, happened(plan.input, data), now))
+
+
+@singledispatch
+def held(spec: windows.WindowSpec, names: list[str], events: list[Event], now: int) -> list[Row]:
+    raise AssertionError(spec)
+
+
+@held.register
+def _(spec: windows.Range, names: list[str], events: list[Event], now: int) -> list[Row]:
+    return [row for time, row in events if now - spec.size < time <= now]
+
+
+@held.register
+def _(spec: windows.Now, names: list[str], events: list[Event], now: int) -> list[Row]:
+    return [row for time, row in events if time == now]
+
+
+@held.register
+def _(spec: windows.Unbounded, names: list[str], events: list[Event], now: int) -> list[Row]:
+    return [row for time, row in events if time <= now]
+
+
+@held.register
+def _(spec: windows.Sliding, names: list[str], events: list[Event], now: int) -> list[Row]:
+    end = (now + 1) // spec.slide * spec.slide
+    return [row for time, row in events if end - spec.size <= time < end]
+
+
+@held.register
+def _(spec: windows.Rows, names: list[str], events: list[Event], now: int) -> list[Row]:
+    partitions: dict[Row, list[Row]] = {}
+    for time, row in events:
+        if time <= now:
+            partitions.setdefault(tuple(row[names.index(key)] for key in spec.keys), []).append(row)
+    return [row for rows in partitions.values() for row in rows[-spec.count :]]
+
+
+def happened(plan: Plan, data: oracle.Sources) -> list[Event]:
+    """The rows of a stream plan in the order in which they are taken."""
+    events = oracle.stream(plan, data)
+    return events if keeps_arrival_order(plan) else sorted(events, key=lambda e: (e[0], row_order(e[1])))
+
+
+def groups(plan: nodes.Aggregate, rows: list[Row]) -> Bag:
+    names = plan.input.schema.names
+    of = {
+        key: [r for r in rows if keyed(plan, names, r) == key]
+        for key in {keyed(plan, names, r) for r in rows}
+    }
+    return Counter({key + tuple(folded(call, names, of[key]) for call in plan.calls): 1 for key in of})
+
+
+def keyed(plan: nodes.Aggregate, names: list[str], row: Row) -> Row:
+    return tuple(row[names.index(key)] for key in plan.keys)
+
+
+def folded(call: nodes.AggregateCall, names: list[str], rows: list[Row]) -> object:
+    return (
+        len(rows)
+        if call.column is None
+        else fold(call.function, [row[names.index(call.column)] for row in rows])
+    )
+
+
+def is_pointwise(plan: Plan) -> bool:
+    """Whether a relation is decided at each instant by what is valid then: no grains, no first or last."""
+    if isinstance(plan, nodes.Window):
+        return True
+    calls = plan.calls if isinstance(plan, nodes.Aggregate) else ()
+    placed = type(plan) is nodes.Aggregate and any(call.function in ("first", "last") for call in calls)
+    below = () if isinstance(plan, nodes.SlidingAggregate) else plan.inputs
+    return not placed and not isinstance(plan, nodes.Granularity) and all(map(is_pointwise, below))
+
+
+@given(st.data())
+def test_a_relation_is_at_each_instant_what_algebra_gives_there(draw: st.DataObject) -> None:
+    plan = draw.draw(plans.relations())
+    assume(is_pointwise(plan))
+    sources = sorted(plans.sources_of(plan), key=lambda source: source.name)
+    data = {source.name: draw.draw(schemas.rows(source.columns, 12)) for source in sources}
+    relation = oracle.relation(plan, data)
+    for now in INSTANTS:
+        assert relation.at(now) == content(plan, data, now), now
+
+
+def test_every_node_of_a_plan_has_a_meaning() -> None:
+    abstract = {nodes.Plan, nodes.Unary, nodes.ToStream}
+    declared = {each for each in vars(nodes).values() if isinstance(each, type) and issubclass(each, Plan)}
+    assert declared - abstract == set(oracle.MEANINGS)
