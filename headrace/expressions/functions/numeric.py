@@ -108,9 +108,9 @@ def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRu
 
     def lower(call: Call) -> Vector:
         plain = arrow.function(arrow_name, pc.ElementWiseAggregateOptions(skip_nulls=True))
-        if family(call.type) != "float":
-            return plain
         careful = arrow.rowwise(call)
+        if family(call.type) != "float":
+            return careful if family(call.type) == "boolean" else plain
         return lambda *args: (careful if any(map(_has_nan, args)) else plain)(*args)
 
     return FunctionRule(name, in_common, Kernel(name, naive, lower, strict=False), 2, None)

@@ -59,7 +59,7 @@ REAL: Final = _accepts(pa.float64(), "integer", "float", "decimal")
 
 
 def takes(*parameters: Parameter, gives: pa.DataType | None = None) -> Typing:
-    """One parameter each, the last one for all further arguments; the result is `gives` or the first one's type."""
+    """One parameter each, the last for all further arguments; the result is `gives`, or as the first one."""
 
     def typing(name: str, args: tuple[Bound, ...]) -> Typed:
         wanted = (*parameters, *(parameters[-1:] * len(args)))
@@ -82,7 +82,7 @@ def check_arity(name: str, least: int, most: int | None, given: int) -> None:
     if given >= least and (most is None or given <= most):
         return
     wanted = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
-    raise ExpressionError("HR-E003", f"{name} takes {wanted} arguments, not {given}", hint=f"see {name}")
+    raise ExpressionError("HR-E003", f"{name} takes {wanted} arguments, not {given}", hint="count the commas")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Functions of time. Fields are those of the wall clock in the timestamp's own zone, UTC where it has none."""
+"""Functions of time. Fields are those of the wall clock in the timestamp's own zone, if any."""
 
 from __future__ import annotations
 
@@ -18,24 +18,31 @@ from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewri
 from headrace.expressions.scope import Rule
 from headrace.expressions.types import MICROS
 
-MIDNIGHT: Final = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0}
 Truncate = Callable[[dt.datetime], dt.datetime]
 
 
+def _day(value: dt.datetime) -> dt.datetime:
+    return value.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _month(value: dt.datetime) -> dt.datetime:
+    return _day(value.replace(day=1))
+
+
 def _quarter(value: dt.datetime) -> dt.datetime:
-    return value.replace(month=value.month - (value.month - 1) % 3, day=1, **MIDNIGHT)
+    return _day(value.replace(month=value.month - (value.month - 1) % 3, day=1))
 
 
 def _week(value: dt.datetime) -> dt.datetime:
-    return value.replace(**MIDNIGHT) - dt.timedelta(days=value.weekday())
+    return _day(value) - dt.timedelta(days=value.weekday())
 
 
 UNITS: Final[dict[str, Truncate]] = {
-    "year": lambda value: value.replace(month=1, day=1, **MIDNIGHT),
+    "year": lambda value: _month(value.replace(day=1, month=1)),
     "quarter": _quarter,
-    "month": lambda value: value.replace(day=1, **MIDNIGHT),
+    "month": _month,
     "week": _week,
-    "day": lambda value: value.replace(**MIDNIGHT),
+    "day": _day,
     "hour": lambda value: value.replace(minute=0, second=0, microsecond=0),
     "minute": lambda value: value.replace(second=0, microsecond=0),
     "second": lambda value: value.replace(microsecond=0),
