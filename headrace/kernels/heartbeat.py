@@ -62,7 +62,7 @@ def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
 def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
     """Append (at, time) to a staircase, or raise its last step if that has the same clock.
 
-    Slots that had already matured the step look at it again.
+    Slots that had already matured the step look at it again. A row that no bound reads keeps its last step only.
     """
     clock, value, head, tail, top, cursor = rings
     begin, end = slots[0][row], slots[0][row + 1]
@@ -75,7 +75,9 @@ def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
             if cursor[s] <= newest:
                 break
             cursor[s] = newest
-    elif end > begin:
+    else:
+        if end == begin:
+            tail[row] = head[row]
         clock[row, tail[row] & mask] = at
         value[row, tail[row] & mask] = time
         tail[row] += 1
@@ -96,8 +98,8 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
         i, s = source[p], slot[p]
         before = top[i]
         if s >= 0:
-            cursor[s] = find(clock, i, cursor[s], tail[i], minus(now, slots[1][s]))
-            before = value[i, (cursor[s] - 1) & mask] if cursor[s] > head[i] else MIN
+            to = find(clock, i, cursor[s], tail[i], minus(now, slots[1][s]))
+            before = value[i, (to - 1) & mask] if to > head[i] else MIN
         memory[offset[p] + seen[p] % n[p]] = before
         seen[p] += 1
         if seen[p] >= n[p]:
