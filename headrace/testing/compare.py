@@ -114,7 +114,7 @@ def _columns(schema: Schema) -> list[tuple[str, DataType]]:
 def _by_time(events: Iterable[Event]) -> defaultdict[int, Bag]:
     bags: defaultdict[int, Bag] = defaultdict(Counter)
     for time, row in events:
-        bags[time][row] += 1
+        bags[time][canonical_row(row)] += 1
     return bags
 
 

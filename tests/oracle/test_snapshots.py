@@ -185,4 +185,4 @@ def test_a_relation_is_at_each_instant_what_algebra_gives_there(draw: st.DataObj
 def test_every_node_of_a_plan_has_a_meaning() -> None:
     abstract = {nodes.Plan, nodes.Unary, nodes.ToStream}
     declared = {each for each in vars(nodes).values() if isinstance(each, type) and issubclass(each, Plan)}
-    assert declared - abstract == set(oracle.MEANINGS)
+    assert declared - abstract <= set(oracle.MEANINGS)
