@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pyarrow as pa
 
-Schema = pa.Schema
-DataType = pa.DataType
+Schema: TypeAlias = pa.Schema
+DataType: TypeAlias = pa.DataType
 
 
 def concat_schemas(left: Schema, right: Schema) -> Schema:

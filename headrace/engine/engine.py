@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
@@ -15,6 +14,7 @@ from headrace.flow.batch import Batch
 from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
+from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.plan.nodes import Plan, Source
 from headrace.scheduling.executor import Executor
@@ -44,7 +44,9 @@ class Engine:
         self._executor = Executor(self.table, lambda source: source.demand(self.now))
         self._version = 0
 
-    def declare(self, stream: Source, *, policy: Policy | None = None, promise: Promise | None = None) -> None:
+    def declare(
+        self, stream: Source, *, policy: Policy | None = None, promise: Promise | None = None
+    ) -> None:
         """Say how a stream makes its ETS, before the first query mentions it."""
         source = self.graph.declare(stream)
         source.policy = policy or source.policy
@@ -64,7 +66,7 @@ class Engine:
         self.arcs = wire(self.graph, self.propagation)
         self.table.forget()
 
-    def push(self, stream: str, data: pa.RecordBatch, times: npt.ArrayLike | None = None) -> Batch:
+    def push(self, stream: str, data: pa.RecordBatch, times: ArrayLike | None = None) -> Batch:
         """Put rows into a stream; external streams bring their times. Nothing runs yet."""
         source = self._source(stream)
         batch = source.push(data, times, self.now)
@@ -156,7 +158,8 @@ class Engine:
         """All state, or what changed since the snapshot with version `since` (the last one taken)."""
         if since is not None and since != self._version:
             raise GraphError(
-                "HR-G004", f"cannot count from version {since}: the last snapshot is {self._version}",
+                "HR-G004",
+                f"cannot count from version {since}: the last snapshot is {self._version}",
                 hint="take a full snapshot",
             )
         self._version += 1
@@ -179,7 +182,7 @@ class Engine:
             raise GraphError("HR-G005", "no query reads such a stream", place=stream, hint=f"known: {known}")
         return source
 
-    def _sink(self, query: str | None) -> Any:
+    def _sink(self, query: str | None) -> Sink:
         sinks = self.graph.sinks
         if query is None and len(sinks) == 1:
             return next(iter(sinks.values()))
@@ -194,5 +197,3 @@ def sources_behind(before: Node | SourceNode) -> list[SourceNode]:
     if isinstance(before, SourceNode):
         return [before]
     return list(dict.fromkeys(s for p in before.predecessors for s in sources_behind(p)))
-
-

@@ -29,14 +29,15 @@ class Snapshot:
     now: int
     chunks: dict[str, bytes] = field(repr=False)
 
-    def bytes(self) -> int:
-        """The size of all chunks."""
+    @property
+    def size(self) -> int:
+        """Bytes of all chunks."""
         return sum(len(c) for c in self.chunks.values())
 
     def encode(self) -> bytes:
         """As one string of bytes."""
-        head = {"version": self.version, "since": self.since, "now": self.now}
-        head["chunks"] = {name: len(c) for name, c in self.chunks.items()}  # type: ignore[assignment]
+        sizes = {name: len(c) for name, c in self.chunks.items()}
+        head = {"version": self.version, "since": self.since, "now": self.now, "chunks": sizes}
         text = json.dumps(head).encode()
         return struct.pack("<I", len(text)) + text + b"".join(self.chunks.values())
 
@@ -65,7 +66,8 @@ def restore_graph(graph: Graph, snapshot: Snapshot) -> None:
     if parts.keys() != snapshot.chunks.keys():
         odd = sorted(parts.keys() ^ snapshot.chunks.keys())
         raise GraphError(
-            "HR-G006", f"the snapshot is of other queries: {odd[0]} is only in one of them",
+            "HR-G006",
+            f"the snapshot is of other queries: {odd[0]} is only in one of them",
             hint="add the same queries, in the same order, before restoring",
         )
     for name, part in parts.items():
@@ -124,7 +126,11 @@ class NodePart:
 
     def changes(self, full: bool) -> Chunk:
         node, operator = self._node, self._node.operator
-        chunk: dict[str, Any] = {"promised": operator.promised, "rows_out": operator.rows_out, "runs": node.runs}
+        chunk: dict[str, Any] = {
+            "promised": operator.promised,
+            "rows_out": operator.rows_out,
+            "runs": node.runs,
+        }
         chunk["waited"], chunk["waiting_since"] = node.waited, node.waiting_since
         if isinstance(operator, Waiting):
             chunk["frontier"] = operator.frontier

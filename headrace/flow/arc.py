@@ -44,13 +44,14 @@ class Arc:
 
     def append(self, batch: Batch) -> None:
         """Add rows at the tail; the heartbeat moves to just before the last of them."""
-        if len(batch) == 0:
+        rows = batch.start.size
+        if rows == 0:
             return
-        self.rows_in += len(batch)
+        self.rows_in += rows
         self.version += 1
         self.heartbeat = max(self.heartbeat, batch.last - 1)
         for reader in self._readers:
-            reader.rows += len(batch)
+            reader.rows += rows
         if self._readers:
             self._items.append(batch)
 
@@ -65,7 +66,11 @@ class Arc:
 
     def trim(self) -> None:
         """Drop what every reader has passed."""
-        low = min((r.position for r in self._readers), default=self.base + len(self._items))
+        readers = self._readers
+        if len(readers) == 1:
+            low = readers[0].position
+        else:
+            low = min((r.position for r in readers), default=self.base + len(self._items))
         while self.base < low:
             self._items.popleft()
             self.base += 1

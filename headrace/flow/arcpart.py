@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.flow.arc import Arc, Item
 from headrace.flow.batch import Batch
@@ -62,7 +61,5 @@ def _read(chunk: Mapping[str, Any], at: str) -> Item:
     if pickled is not None:
         punctuation: Item = pickle.loads(pickled.tobytes())
         return punctuation
-    data: pa.RecordBatch = chunk[f"{at}/data"]
-    return Batch(data, **{name: chunk.get(f"{at}/{name}") for name in _TIMES})
-
-
+    times: dict[str, Any] = {name: chunk.get(f"{at}/{name}") for name in _TIMES}
+    return Batch(chunk[f"{at}/data"], **times)

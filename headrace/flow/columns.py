@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,17 +34,17 @@ class Buffer:
         return self._tail - self._head
 
     @property
-    def view(self) -> npt.NDArray[np.generic]:
+    def view(self) -> npt.NDArray[Any]:
         """The live values; valid until the next append or drop."""
         return self._array[self._head : self._tail]
 
-    def append(self, values: npt.NDArray[np.generic]) -> None:
+    def append(self, values: npt.NDArray[Any]) -> None:
         """Add values at the tail."""
         self.reserve(len(values))
         self._array[self._tail : self._tail + len(values)] = values
         self._tail += len(values)
 
-    def extend(self, count: int) -> npt.NDArray[np.generic]:
+    def extend(self, count: int) -> npt.NDArray[Any]:
         """Add `count` unset values and return the view to write them into."""
         self.reserve(count)
         self._tail += count
@@ -69,7 +70,7 @@ class Buffer:
         target[:live] = self._array[self._head : self._tail]
         self._array, self._head, self._tail = target, 0, live
 
-    def replace(self, values: npt.NDArray[np.generic]) -> None:
+    def replace(self, values: npt.NDArray[Any]) -> None:
         """Hold just these values."""
         self._array, self._head, self._tail = values, 0, len(values)
 
@@ -254,7 +255,7 @@ def is_fixed(type: DataType) -> bool:
         return False
 
 
-def raw_values(array: pa.Array) -> npt.NDArray[np.generic]:
+def raw_values(array: pa.Array) -> npt.NDArray[Any]:
     """The fixed-width values as they lie in memory, nulls undefined, zero-copy."""
     carrier = np.dtype(_CARRIERS[array.type.bit_width // 8])
     buffer = array.buffers()[1]
@@ -282,7 +283,7 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _bitmap(valid: npt.NDArray[np.generic] | None) -> pa.Buffer | None:
+def _bitmap(valid: npt.NDArray[Any] | None) -> pa.Buffer | None:
     if valid is None:
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,11 @@ class RowStore:
 
     def rows(self, ids: Ids) -> pa.RecordBatch:
         """The rows with these ids."""
-        return pa.RecordBatch.from_arrays(self.take(ids), schema=self.schema) if self._columns else bare_rows(len(ids))
+        return (
+            pa.RecordBatch.from_arrays(self.take(ids), schema=self.schema)
+            if self._columns
+            else bare_rows(len(ids))
+        )
 
     def stamp(self, name: str) -> Ids:
         """The stamps of all rows, the first that of `base`; valid until the next append. Do not write."""
@@ -110,33 +115,40 @@ class RowStore:
         reset = full or self._marked < 0
         begin = self.base if reset else max(self.base, self._marked)
         ids = np.arange(begin, self.next)
-        chunk: dict[str, object] = {"reset": reset, "base": self.base, "begin": begin, "rows": self.rows(ids)}
+        chunk: dict[str, Any] = {"reset": reset, "base": self.base, "begin": begin, "rows": self.rows(ids)}
         for name in self._stamps:
             chunk[f"stamp:{name}"] = self.stamp(name)[begin - self.base :].copy()
             edits = [] if reset else [(i, v) for n, i, v in self._edits if n == name]
-            chunk[f"edit:{name}"] = np.array([np.concatenate(c) for c in zip(*edits, strict=True)] or [[], []], np.int64)
+            chunk[f"edit:{name}"] = _two_rows(edits)
         self._mark(self.next)
-        return chunk  # type: ignore[return-value]
+        return chunk
 
     def apply(self, chunk: Chunk) -> None:
         if chunk["reset"]:
             self._clear()
-        begin = int(chunk["begin"])  # type: ignore[arg-type]
+        begin = int(chunk["begin"])
         if begin != self.next:
             self._skip_to(begin)
         rows: pa.RecordBatch = chunk["rows"]
-        self.append(rows, **{name: chunk[f"stamp:{name}"] for name in self._stamps})  # type: ignore[misc]
+        self.append(rows, **{name: chunk[f"stamp:{name}"] for name in self._stamps})
         for name in self._stamps:
-            ids, values = chunk[f"edit:{name}"]  # type: ignore[misc]
+            ids, values = chunk[f"edit:{name}"]
             live = ids >= self.base
             np.asarray(self._stamps[name].view, np.int64)[ids[live] - self.base] = values[live]
-        self.drop_before(int(chunk["base"]))  # type: ignore[arg-type]
+        self.drop_before(int(chunk["base"]))
         self._mark(self.next)
 
     def _skip_to(self, id: int) -> None:
         """Go on at `id`: the rows before it came and went between two snapshots."""
         self.drop_before(self.next)
         self.base = self.next = id
+
+
+def _two_rows(edits: list[tuple[Ids, Ids]]) -> Ids:
+    """All ids, and below them all values."""
+    if not edits:
+        return np.empty((2, 0), np.int64)
+    return np.array([np.concatenate(line) for line in zip(*edits, strict=True)], np.int64)
 
 
 def bare_rows(rows: int) -> pa.RecordBatch:

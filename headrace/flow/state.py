@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Value = int | float | str | bool | None | npt.NDArray[Any] | pa.RecordBatch
-Chunk = Mapping[str, Value]
+Value: TypeAlias = int | float | str | bool | None | npt.NDArray[Any] | pa.RecordBatch
+Chunk: TypeAlias = Mapping[str, Any]
 
 
 class Part(Protocol):

@@ -66,7 +66,9 @@ def wire(graph: Graph, propagation: str) -> list[EtsArc]:
     for node in graph.nodes:
         mine = [a for a in arcs if a.origin is node]
         node.tsm_successors = list(dict.fromkeys(a.target for a in mine))
-        node.operator.promise = PROPAGATION[propagation](node.operator.output, node, mine) if mine else ignore_heartbeat
+        node.operator.promise = (
+            PROPAGATION[propagation](node.operator.output, node, mine) if mine else ignore_heartbeat
+        )
     for source in graph.sources.values():
         mine = [a for a in arcs if a.origin is source]
         source.tsm_successors = list(dict.fromkeys(a.target for a in mine))

@@ -37,7 +37,9 @@ class Graph:
             known = self.sources[plan.name] = SourceNode(plan)
         elif known.schema != plan.schema or known.kind is not plan.time:
             raise GraphError(
-                "HR-G001", "a stream of this name has other columns or another kind of time", place=plan.name,
+                "HR-G001",
+                "a stream of this name has other columns or another kind of time",
+                place=plan.name,
                 hint="declare a stream once and use it in every query",
             )
         return known
@@ -45,7 +47,9 @@ class Graph:
     def add(self, query: str, plan: Plan) -> None:
         """Add a query under a name."""
         if query in self.sinks:
-            raise GraphError("HR-G002", "a query of this name is running", place=query, hint="remove it, or rename")
+            raise GraphError(
+                "HR-G002", "a query of this name is running", place=query, hint="remove it, or rename"
+            )
         plan = with_stamps(plan)
         self._declare_all(plan)
         arc = self._arc(plan, {})
@@ -62,7 +66,9 @@ class Graph:
     def remove(self, query: str) -> None:
         """Remove a query and every node that no other query reads."""
         if query not in self.sinks:
-            raise GraphError("HR-G003", "no such query", place=query, hint=f"running: {', '.join(self.sinks) or 'none'}")
+            raise GraphError(
+                "HR-G003", "no such query", place=query, hint=f"running: {', '.join(self.sinks) or 'none'}"
+            )
         self.sinks.pop(query).close()
         del self._roots[query]
         for node in reversed(self.nodes[:]):

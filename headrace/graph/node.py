@@ -10,7 +10,9 @@ from headrace.plan.nodes import Plan
 class Node:
     """An operator with its neighbours. `fresh`: something came to it since it last ran."""
 
-    def __init__(self, id: int, plan: Plan, operator: Operator, predecessors: list[Node | SourceNode]) -> None:
+    def __init__(
+        self, id: int, plan: Plan, operator: Operator, predecessors: list[Node | SourceNode]
+    ) -> None:
         self.id = id
         self.plan = plan
         self.operator = operator

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
@@ -49,7 +50,7 @@ class SourceNode:
         self._next_period = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
 
-    def push(self, data: pa.RecordBatch, times: np.ndarray | None, now: int) -> Batch:
+    def push(self, data: pa.RecordBatch, times: ArrayLike | None, now: int) -> Batch:
         """Stamp rows and put them into the buffer; returns them as they went in."""
         batch = sort_by_start(self._stamp(data, times, now))
         self._check(batch)
@@ -59,35 +60,48 @@ class SourceNode:
             self.promise.observe(batch.last, now)
         return batch
 
-    def _stamp(self, data: pa.RecordBatch, times: np.ndarray | None, now: int) -> Batch:
-        arrival = np.full(data.num_rows, now, np.int64)
+    def _stamp(self, data: pa.RecordBatch, times: ArrayLike | None, now: int) -> Batch:
         if self.kind is TimeKind.EXTERNAL:
             if times is None:
                 raise InputError(
-                    "HR-I001", "rows of an external stream bring their times", place=self.name,
+                    "HR-I001",
+                    "rows of an external stream bring their times",
+                    place=self.name,
                     hint="pass times=, one int64 per row",
                 )
+            arrival = np.full(data.num_rows, now, np.int64)
             return Batch(data, np.ascontiguousarray(times, np.int64), arrival=arrival)
-        stamp = max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1)) if self.kind is TimeKind.INTERNAL else now
-        return Batch(data, np.full(data.num_rows, stamp, np.int64), arrival=arrival)
+        stamp = (
+            max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1))
+            if self.kind is TimeKind.INTERNAL
+            else now
+        )
+        start = np.full(data.num_rows, stamp, np.int64)
+        return Batch(data, start, arrival=start if stamp == now else np.full(data.num_rows, now, np.int64))
 
     def _check(self, batch: Batch) -> None:
         if self.ended:
             raise InputError("HR-I002", "the stream has ended", place=self.name, hint="push before end()")
         if not batch.data.schema.equals(self.schema):
             raise InputError(
-                "HR-I003", f"rows have columns {batch.data.schema.names}, the stream has {self.schema.names}",
-                place=self.name, hint="names, types and order must be those declared",
+                "HR-I003",
+                f"rows have columns {batch.data.schema.names}, the stream has {self.schema.names}",
+                place=self.name,
+                hint="names, types and order must be those declared",
             )
         if len(batch) and self.kind is not TimeKind.LATENT and batch.first <= self.promised:
             raise InputError(
-                "HR-I004", f"a row has time {batch.first}, but {self.promised} was promised to be past",
-                place=self.name, hint="put an input manager in front: it keeps late rows apart",
+                "HR-I004",
+                f"a row has time {batch.first}, but {self.promised} was promised to be past",
+                place=self.name,
+                hint="put an input manager in front: it keeps late rows apart",
             )
         last = self.arc.heartbeat + 1
         if len(batch) and self.kind is TimeKind.EXTERNAL and self.arc.rows_in and batch.first < last:
             raise InputError(
-                "HR-I005", f"a row has time {batch.first} after one with {last}", place=self.name,
+                "HR-I005",
+                f"a row has time {batch.first} after one with {last}",
+                place=self.name,
                 hint="put an input manager in front: it orders rows within their bounds",
             )
 
@@ -96,8 +110,6 @@ class SourceNode:
         if time <= self.promised or self.kind is TimeKind.LATENT:
             return False
         self.promised = time
-        if time <= self.arc.heartbeat:
-            return False
         self.spread(time)
         return True
 
@@ -113,7 +125,9 @@ class SourceNode:
         return self._make(now)
 
     def _make(self, now: int) -> bool:
-        made = not self.ended and self.heartbeat(self.promise.at(now))
+        """Promise what is known: by the promise, and by the rows themselves (all may be filtered out below)."""
+        proven = max(self.promise.at(now), self.arc.heartbeat)
+        made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
         return made
 

@@ -6,8 +6,10 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
-@nb.njit("void(int64[:], int64[:], uint8[:], int64[:], int64[:], uint8[:])", cache=True)
+
+@nb.njit(nb.void(_READ, _READ, nb.uint8[:], _READ, _READ, nb.uint8[::1]), cache=True)
 def gather_bytes(
     begins: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],

@@ -13,12 +13,15 @@ import numpy.typing as npt
 from headrace.kernels.hashing import EMPTY, slot_of
 
 NEXT, START, END, SIGN, WORD = 0, 1, 2, 3, 4
+_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_ROW = nb.int64[::1]
+_LINES = nb.int64[:, ::1]
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64)", cache=True)
+@nb.njit(nb.int64(_LINES, _LINES, nb.int64, nb.int64), cache=True)
 def link(table: npt.NDArray[np.int64], links: npt.NDArray[np.int64], first: int, base: int) -> int:
     """Put the rows from id `first` on at the heads of their chains; returns how many words are new."""
-    mask = table.shape[0] - 1
+    mask = np.int64(table.shape[0] - 1)
     added = 0
     for at in range(first - base, links.shape[0]):
         word = links[at, WORD]
@@ -33,8 +36,8 @@ def link(table: npt.NDArray[np.int64], links: npt.NDArray[np.int64], first: int,
     return added
 
 
-@nb.njit("void(int64[:, ::1], int64, int64)", cache=True)
-def _vacate(table: npt.NDArray[np.int64], hole: int, mask: int) -> None:
+@nb.njit(nb.void(_LINES, nb.int64, nb.int64), cache=True)
+def _vacate(table: npt.NDArray[np.int64], hole: np.int64, mask: np.int64) -> None:
     """Empty a slot and move later entries of its run up, so that every probe still finds its word."""
     table[hole, 1] = EMPTY
     slot = (hole + 1) & mask
@@ -48,10 +51,10 @@ def _vacate(table: npt.NDArray[np.int64], hole: int, mask: int) -> None:
         slot = (slot + 1) & mask
 
 
-@nb.njit("int64(int64[:, ::1], int64[:, ::1], int64, int64)", cache=True)
+@nb.njit(nb.int64(_LINES, _LINES, nb.int64, nb.int64), cache=True)
 def unlink(table: npt.NDArray[np.int64], links: npt.NDArray[np.int64], count: int, base: int) -> int:
     """Take words out of the table whose newest row is among the first `count` lines; returns how many."""
-    mask = table.shape[0] - 1
+    mask = np.int64(table.shape[0] - 1)
     removed = 0
     for at in range(count):
         word = links[at, WORD]
@@ -64,12 +67,10 @@ def unlink(table: npt.NDArray[np.int64], links: npt.NDArray[np.int64], count: in
     return removed
 
 
-@nb.njit("void(int64[:, ::1], int64[:], int64[:])", cache=True)
-def heads(
-    table: npt.NDArray[np.int64], words: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
-) -> None:
+@nb.njit(nb.void(_LINES, _READ, _ROW), cache=True)
+def heads(table: npt.NDArray[np.int64], words: npt.NDArray[np.int64], out: npt.NDArray[np.int64]) -> None:
     """The newest row of each word, EMPTY where there is none. Probes are independent: misses overlap."""
-    mask = table.shape[0] - 1
+    mask = np.int64(table.shape[0] - 1)
     for i in range(words.size):
         slot = slot_of(words[i], mask)
         while table[slot, 1] != EMPTY and table[slot, 0] != words[i]:
@@ -77,9 +78,8 @@ def heads(
         out[i] = table[slot, 1]
 
 
-_WALK = (
-    "UniTuple(int64, 2)(int64[:, ::1], int64, int64[::1], int64[:], int64[:], int64[:],"
-    " int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64)"
+_WALK = nb.types.UniTuple(nb.int64, 2)(
+    _LINES, nb.int64, _ROW, _READ, _READ, _READ, _ROW, _ROW, _ROW, _ROW, _ROW, nb.int64, nb.int64
 )
 
 
@@ -125,7 +125,7 @@ def walk(
     return cursors.size, filled
 
 
-@nb.njit("void(int64[:], int64[:], boolean[:], int64[:], boolean[:])", cache=True)
+@nb.njit(nb.void(_READ, _READ, nb.boolean[:], _ROW, nb.boolean[:]), cache=True)
 def pair_off(
     probes: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],

@@ -6,8 +6,10 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
-@nb.njit("void(int64[:], int64[:], int64[:])", cache=True)
+
+@nb.njit(nb.void(_READ, _READ, nb.int64[::1]), cache=True)
 def merge_order(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
 ) -> None:

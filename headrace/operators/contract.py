@@ -163,17 +163,34 @@ class Waiting(Operator):
 
     def reach(self) -> int:
         """The instant up to which every input is known to be complete."""
-        return min(self.heartbeat(i) for i in range(len(self.inputs)))
+        low = MAX_TIME
+        for reader, register in zip(self.inputs, self.registers, strict=True):
+            in_band, by_register = reader.arc.heartbeat, register.read()
+            known = in_band if in_band > by_register else by_register
+            if known < low:
+                low = known
+        return low
 
     @property
     def more(self) -> bool:
+        if self._idle():
+            return False
         reach = self.reach()
         limit = reach + 1 if self.eager and reach < MAX_TIME else reach
         for reader in self.inputs:
             head = reader.head()
             if (head is not None and head <= limit) or (head is None and reader.punctuations):
                 return True
-        return self.due() <= min(reach, MAX_TIME - 1) or self._may_promise(reach)
+        return self.due() <= reach or self._may_promise(reach)
+
+    def _idle(self) -> bool:
+        """Whether no heartbeat whatever could make a difference."""
+        if self.promise is not ignore_heartbeat:
+            return False
+        for reader in self.inputs:
+            if reader.rows or reader.punctuations:
+                return False
+        return self.due() == MAX_TIME
 
     def _may_promise(self, reach: int) -> bool:
         return self.promise is not ignore_heartbeat and self._leaving(reach) > self.promised
@@ -234,16 +251,17 @@ class Waiting(Operator):
         wanted = self._wanted()
         if wanted == MAX_TIME:
             return []
-        low = [(i, self.heartbeat(i)) for i in range(len(self.inputs))]
-        return [Need(i, wanted) for i, h in low if h < wanted]
+        return [Need(i, wanted) for i in range(len(self.inputs)) if self.heartbeat(i) < wanted]
 
     def _wanted(self) -> int:
         """The heartbeat on every input that would let the earliest held row or event out."""
-        heads = [h for h in (r.head() for r in self.inputs) if h is not None]
-        rows = min(heads, default=MAX_TIME)
-        if self.eager and rows < MAX_TIME:
-            rows -= 1
-        return min(rows, self.due())
+        low = self.due()
+        for reader in self.inputs:
+            if reader.rows:
+                head = reader.head()
+                assert head is not None
+                low = min(low, head - 1 if self.eager else head)
+        return low
 
 
 def ignore_heartbeat(heartbeat: int) -> None:

@@ -33,7 +33,10 @@ class JoinOperator(Waiting):
     def __init__(self, plan: Join) -> None:
         super().__init__()
         self._schema = plan.schema
-        self._sides = (JoinSide(plan.left.schema, plan.left_keys), JoinSide(plan.right.schema, plan.right_keys))
+        self._sides = (
+            JoinSide(plan.left.schema, plan.left_keys),
+            JoinSide(plan.right.schema, plan.right_keys),
+        )
         self._holds = None if plan.residual is None else compile_predicate(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]
 
@@ -74,7 +77,9 @@ class JoinOperator(Waiting):
             return None
         start = np.concatenate([m.pairs.start for m in met])
         order = np.argsort(start, kind="stable")
-        left_ids, right_ids = (np.concatenate(ids)[order] for ids in zip(*((m.left, m.right) for m in met), strict=True))
+        left_ids, right_ids = (
+            np.concatenate(ids)[order] for ids in zip(*((m.left, m.right) for m in met), strict=True)
+        )
         columns = [*self._sides[0].rows.take(left_ids), *self._sides[1].rows.take(right_ids)]
         out = Batch(
             pa.RecordBatch.from_arrays(columns, schema=self._schema),

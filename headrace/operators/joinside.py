@@ -91,7 +91,22 @@ class JoinSide:
         out = np.empty((5, max(_SMALL, len(words) + len(words) // 4)), np.int64)
         at = filled = 0
         while True:
-            at, filled = walk(self.links, self.rows.base, cursors, starts, ends, signs, *out, at, filled)
+            probe, id, start, end, sign = out
+            at, filled = walk(
+                self.links,
+                self.rows.base,
+                cursors,
+                starts,
+                ends,
+                signs,
+                probe,
+                id,
+                start,
+                end,
+                sign,
+                at,
+                filled,
+            )
             if at == len(words):
                 return Pairs(*out[:, :filled])
             out = np.concatenate([out, np.empty_like(out)], axis=1)

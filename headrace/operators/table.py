@@ -13,27 +13,19 @@ from headrace.operators.granularity import GranularityOperator
 from headrace.operators.join import JoinOperator
 from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import rows_window
+from headrace.operators.rstream import RStreamOperator
 from headrace.operators.select import SelectOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
-from headrace.operators.rstream import RStreamOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import WindowOperator
 from headrace.plan import nodes
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
-from headrace.plan.order import keeps_arrival_order
-from headrace.plan.windows import Rows, WindowSpec
+from headrace.plan.windows import Rows
 
 Build = Callable[[Any], Operator]
-
-
-def _rows_window(plan: nodes.Window) -> Operator:
-    return RowsWindowOperator(plan) if keeps_arrival_order(plan.input) else OrderedRowsWindowOperator(plan)
-
-
-WINDOWS: dict[type[WindowSpec], Build] = {Rows: _rows_window}
 
 OPERATORS: dict[type[Plan], Build] = {
     nodes.Select: SelectOperator,

@@ -76,7 +76,9 @@ def result_type(call: AggregateCall, schema: Schema) -> DataType:
         raise PlanError("HR-P003", f"unknown aggregate {call.function!r}", place=call.name, hint=hint)
     if call.column is None:
         if call.function != "count":
-            raise PlanError("HR-P004", f"{call.function} needs a column", place=call.name, hint="only count takes *")
+            raise PlanError(
+                "HR-P004", f"{call.function} needs a column", place=call.name, hint="only count takes *"
+            )
         return pa.int64()
     if call.column not in schema.names:
         near = difflib.get_close_matches(call.column, schema.names, n=1)
@@ -85,5 +87,7 @@ def result_type(call: AggregateCall, schema: Schema) -> DataType:
     below = schema.field(call.column).type
     result = typing(below)
     if result is None:
-        raise PlanError("HR-P006", f"{call.function} cannot take {below}", place=call.name, hint="cast the column first")
+        raise PlanError(
+            "HR-P006", f"{call.function} cannot take {below}", place=call.name, hint="cast the column first"
+        )
     return result

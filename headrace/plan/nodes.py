@@ -176,7 +176,9 @@ class Join(Plan):
     def _schema(self) -> Schema:
         clash = set(self.left.schema.names) & set(self.right.schema.names)
         if clash:
-            raise PlanError("HR-P002", f"both sides of a join have column {min(clash)!r}", hint="rename one side")
+            raise PlanError(
+                "HR-P002", f"both sides of a join have column {min(clash)!r}", hint="rename one side"
+            )
         return concat_schemas(self.left.schema, self.right.schema)
 
     @property

@@ -63,4 +63,6 @@ WindowSpec = Range | Sliding | Rows | Now | Unbounded
 
 def _positive(clause: str, value: int) -> None:
     if value <= 0:
-        raise PlanError("HR-P001", f"{clause} must be positive, not {value}", hint="write at least one tick or row")
+        raise PlanError(
+            "HR-P001", f"{clause} must be positive, not {value}", hint="write at least one tick or row"
+        )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
-from headrace.scheduling.rules import Action, View
+from headrace.scheduling.rules import Action
 from headrace.scheduling.table import Entry, StateTable
 
 
@@ -32,8 +32,7 @@ class Executor:
         output = operator.output
         version = output.version
         node.fresh = False
-        backlog = max((r.rows for r in operator.inputs), default=0)
-        taken = operator.execute(self.table.entry(node).strategy.limit(backlog))
+        taken = operator.execute(self.table.entry(node).strategy.limit(backlog(node)))
         if output.version != version:
             for after in node.successors:
                 after.fresh = True
@@ -44,25 +43,16 @@ class Executor:
     def _select(self, node: Node, processed: int) -> Node | None:
         while True:
             entry = self.table.entry(node)
-            held_by = blocked_input(node)
-            action = entry.rules[held_by].decide(self._view(node, entry, processed))
-            if action is not Action.BACKTRACK:
-                return self._apply(action, node, held_by)
-            before = node.predecessors[held_by]
-            assert isinstance(before, Node)
-            node, processed = before, 0
+            held_by = 0 if entry.uniform else blocked_input(node)
+            action = entry.rules[held_by].decide(NodeView(node, entry, processed))
+            if action is Action.BACKTRACK:
+                before = node.predecessors[blocked_input(node)]
+                assert isinstance(before, Node)
+                node, processed = before, 0
+            else:
+                return self._apply(action, node)
 
-    def _view(self, node: Node, entry: Entry, processed: int) -> View:
-        strategy = entry.strategy
-        return View(
-            yields=not entry.broken and any(after.fresh for after in node.successors),
-            more=node.operator.more,
-            tsm_yields=not entry.broken and any(after.fresh for after in node.tsm_successors),
-            processed=processed,
-            k=strategy.limit(max((r.rows for r in node.operator.inputs), default=0)),
-        )
-
-    def _apply(self, action: Action, node: Node, held_by: int) -> Node | None:
+    def _apply(self, action: Action, node: Node) -> Node | None:
         if action is Action.FORWARD:
             return next_branch(node, node.successors)
         if action is Action.FORWARD_TSM:
@@ -70,10 +60,54 @@ class Executor:
         if action is Action.ENCORE:
             return node
         if action is Action.DEMAND:
-            before = node.predecessors[held_by]
+            before = node.predecessors[blocked_input(node)]
             if isinstance(before, SourceNode) and node_waits_below(node) and self._demand(before):
                 return first_fresh(before)
         return None
+
+
+class NodeView:
+    """The state variables of a node, looked up when a rule asks."""
+
+    __slots__ = ("_entry", "_node", "processed")
+
+    def __init__(self, node: Node, entry: Entry, processed: int) -> None:
+        self._node = node
+        self._entry = entry
+        self.processed = processed
+
+    @property
+    def yields(self) -> bool:
+        return not self._entry.broken and any_fresh(self._node.successors)
+
+    @property
+    def tsm_yields(self) -> bool:
+        return not self._entry.broken and any_fresh(self._node.tsm_successors)
+
+    @property
+    def more(self) -> bool:
+        return self._node.operator.more
+
+    @property
+    def k(self) -> int:
+        return self._entry.strategy.limit(backlog(self._node))
+
+
+def any_fresh(nodes: list[Node]) -> bool:
+    """Whether something came to one of these since it last ran."""
+    for node in nodes:
+        if node.fresh:
+            return True
+    return False
+
+
+def backlog(node: Node) -> int:
+    """Rows waiting at the fullest input."""
+    most = 0
+    for reader in node.operator.inputs:
+        if reader.rows > most:
+            most = reader.rows
+    return most
 
 
 def blocked_input(node: Node) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 class Action(Enum):
@@ -23,9 +24,31 @@ class Action(Enum):
     EXIT = "exit"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The state variables of an operator: all that a rule may look at."""
+class View(Protocol):
+    """The state variables of an operator: all that a rule may look at.
+
+    `processed` counts the rows taken since control came to it; `k` is the strategy's batch size.
+    """
+
+    @property
+    def yields(self) -> bool: ...
+
+    @property
+    def tsm_yields(self) -> bool: ...
+
+    @property
+    def more(self) -> bool: ...
+
+    @property
+    def processed(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Variables:
+    """State variables as plain values."""
 
     yields: bool
     more: bool

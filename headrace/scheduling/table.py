@@ -23,11 +23,12 @@ class Row:
 
 @dataclass
 class Entry:
-    """What the executor looks up for a node: its strategy and one rule per input."""
+    """What the executor looks up for a node: its strategy and one rule per input (`uniform`: all alike)."""
 
     strategy: Strategy
     rules: tuple[Rule, ...]
-    broken: bool = False
+    broken: bool
+    uniform: bool
 
 
 class StateTable:
@@ -68,7 +69,8 @@ class StateTable:
         if entry is None:
             chosen = self._chosen.get(node.id, self.default)
             rules = tuple(self._rule(chosen, node, before) for before in node.predecessors)
-            entry = self._entries[node.id] = Entry(chosen, rules, node.id in self._breaks)
+            uniform = len(set(rules)) == 1
+            entry = self._entries[node.id] = Entry(chosen, rules, node.id in self._breaks, uniform)
         return entry
 
     def _rule(self, chosen: Strategy, node: Node, before: Node | SourceNode) -> Rule:
@@ -105,4 +107,6 @@ class StateTable:
         head = ("state", "Pred", "Succ", "Transition")
         lines = [head, *((r.state, r.pred, r.succ, r.rule.name) for r in self.rows(nodes))]
         widths = [max(len(line[i]) for line in lines) for i in range(4)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+        return "\n".join(
+            "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+        )

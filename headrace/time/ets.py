@@ -119,5 +119,7 @@ ON_DEMAND = Policy("on_demand", demand=True)
 def periodic(interval: int) -> Policy:
     """An ETS each `interval` ticks of the wall clock, wanted or not."""
     if interval <= 0:
-        raise TimeError("HR-T001", f"a period must be positive, not {interval}", hint="give ticks of the time domain")
+        raise TimeError(
+            "HR-T001", f"a period must be positive, not {interval}", hint="give ticks of the time domain"
+        )
     return Policy("periodic", interval=interval)

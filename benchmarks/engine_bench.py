@@ -1,0 +1,171 @@
+"""The engine against offline Polars and DuckDB, against its own growth, and its latencies, on one core.
+
+Speeds are ratios in one run, each side's best of `RUNS`, taken in turn: these machines are noisy. Answers are
+checked equal before anything is reported. `HEADRACE_BENCH_ROWS` makes a smaller run for a quick look.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from benchmarks import offline, workloads
+from benchmarks.latency import ets_results
+from benchmarks.report import OUT, Result, write
+from benchmarks.workloads import Workload
+from headrace.engine import Engine
+from headrace.flow.batch import Batch
+
+ROWS = int(os.environ.get("HEADRACE_BENCH_ROWS", 10_000_000))
+HELD = max(1_000, ROWS // 20)
+RUNS = 3
+
+
+def run_engine(work: Workload, strategy: str = "auto") -> list[Batch]:
+    """Push all batches, draining as it goes; the answers."""
+    engine = Engine(strategy=strategy)
+    engine.add("q", work.plan)
+    answers: list[Batch] = []
+    for name, data, times in work.batches():
+        engine.push(name, data, times)
+        answers += engine.drain()
+    for name in work.tables:
+        engine.end(name)
+    return answers + engine.drain()
+
+
+def best(ways: dict[str, Callable[[], object]], runs: int = RUNS) -> dict[str, float]:
+    """The least seconds of each way, the ways taken in turn."""
+    least: dict[str, float] = {}
+    for _ in range(runs):
+        for name, way in ways.items():
+            gc.collect()
+            began = time.perf_counter()
+            way()
+            took = time.perf_counter() - began
+            least[name] = min(least.get(name, took), took)
+    return least
+
+
+def check_equal(answers: list[Batch], offline_answer: pa.Table) -> None:
+    """Fail unless both have the same rows."""
+    ours = pa.Table.from_batches([b.data for b in answers])
+    theirs = offline_answer.select(ours.column_names).cast(ours.schema)
+    keys = [(name, "ascending") for name in ours.column_names]
+    if not ours.sort_by(keys).combine_chunks().equals(theirs.sort_by(keys).combine_chunks()):
+        raise SystemExit(f"answers differ: {ours.num_rows} rows against {theirs.num_rows}")
+
+
+def versus(
+    name: str, work: Workload, floor: float, yardsticks: dict[str, Callable[[], pa.Table]]
+) -> list[Result]:
+    """Rows/s of the engine and its ratio to the faster yardstick."""
+    answers = run_engine(work)
+    for yardstick in yardsticks.values():
+        check_equal(answers, yardstick())
+    del answers
+    seconds = best({"headrace": lambda: run_engine(work), **yardsticks})
+    fastest = min(seconds[y] for y in yardsticks)
+    rates: list[Result] = [
+        {"name": f"{name}.{who}.rows_per_s", "value": work.rows / took, "unit": "rows/s"}
+        for who, took in seconds.items()
+    ]
+    ratio: Result = {
+        "name": f"{name}.vs_offline",
+        "value": fastest / seconds["headrace"],
+        "unit": "x",
+        "floor": floor,
+    }
+    return [*rates, ratio]
+
+
+def union_results() -> list[Result]:
+    """(a) Union of two streams, each filtered at 95 %."""
+    work = workloads.union(ROWS)
+    lazy, duck = offline.polars_tables(work), offline.duck_tables(work)
+    ways = {"polars": lambda: offline.polars_union(lazy), "duckdb": lambda: offline.duck_union(duck)}
+    return versus("union", work, 0.5, ways)
+
+
+def sliding_results() -> list[Result]:
+    """(b) Sliding aggregate by 1,000 keys, 60 s each second."""
+    work = workloads.sliding(ROWS)
+    lazy, duck = offline.polars_tables(work), offline.duck_tables(work)
+    ways = {"polars": lambda: offline.polars_sliding(lazy), "duckdb": lambda: offline.duck_sliding(duck)}
+    return versus("sliding", work, 0.5, ways)
+
+
+def join_results() -> list[Result]:
+    """(c) Window join of two streams on a key."""
+    work = workloads.join(ROWS, HELD)
+    lazy, duck = offline.polars_tables(work), offline.duck_tables(work)
+    ways = {
+        "polars": lambda: offline.polars_join(lazy, HELD),
+        "duckdb": lambda: offline.duck_join(duck, HELD),
+    }
+    return versus("join", work, 0.3, ways)
+
+
+def growth(name: str, small: Workload, large: Workload) -> Result:
+    """Cost a row with 100 times the state ÷ cost a row before."""
+    seconds = best({"small": lambda: run_engine(small), "large": lambda: run_engine(large)})
+    ratio = (seconds["large"] / large.rows) / (seconds["small"] / small.rows)
+    return {"name": f"{name}.growth", "value": ratio, "unit": "x", "ceiling": 1.25}
+
+
+def growth_results() -> list[Result]:
+    """The same match rate and output rate, 100 times the state."""
+    rows = ROWS // 2
+    sliding_small = workloads.sliding(rows, size=6, rate=rows // 600)
+    sliding_large = workloads.sliding(rows, size=600, rate=rows // 600)
+    join_small, join_large = workloads.join(rows, rows // 500), workloads.join(rows, rows // 5)
+    return [growth("sliding", sliding_small, sliding_large), growth("join", join_small, join_large)]
+
+
+def snapshot_results() -> list[Result]:
+    """The cost of a snapshot after a change of 1 % of the state, against a full one."""
+    rows = max(10_000, ROWS // 10)
+    work = workloads.join(rows, rows)
+    engine = Engine()
+    engine.add("q", work.plan)
+    held = {name: table.num_rows * 9 // 10 for name, table in work.tables.items()}
+    _push(engine, [(n, t.slice(0, held[n])) for n, t in work.tables.items()])
+    version, full = _timed_snapshot(engine, None)
+    step, change = held["a"] // 100, float("inf")
+    for i in range(3):
+        _push(engine, [(n, t.slice(held[n] + i * step, step)) for n, t in work.tables.items()])
+        version, took = _timed_snapshot(engine, version)
+        change = min(change, took)
+    return [{"name": "snapshot.fraction", "value": change / full, "unit": "x", "ceiling": 0.05}]
+
+
+def _push(engine: Engine, pieces: list[tuple[str, pa.RecordBatch]]) -> None:
+    for name, data in pieces:
+        engine.push(name, data, data.column(0).to_numpy())
+    engine.drain()
+
+
+def _timed_snapshot(engine: Engine, since: int | None) -> tuple[int, float]:
+    began = time.perf_counter()
+    snapshot = engine.snapshot(since)
+    return snapshot.version, time.perf_counter() - began
+
+
+SECTIONS = (union_results, sliding_results, join_results, growth_results, ets_results, snapshot_results)
+
+
+def main() -> int:
+    """Run every section on one core and write `engine.json`."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    wanted = sys.argv[1:] or [s.__name__.removesuffix("_results") for s in SECTIONS]
+    results = [r for s in SECTIONS if s.__name__.removesuffix("_results") in wanted for r in s()]
+    return 0 if write(OUT / "engine.json", results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

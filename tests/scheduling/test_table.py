@@ -1,0 +1,67 @@
+"""State tables as the paper prints them (Bai et al., Tables 1, 2 and 3)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.engine import Engine
+from headrace.expressions import col
+from headrace.plan.nodes import Select, Source, Union
+
+S = Source("s", pa.schema([("v", pa.int64())]))
+PATH = Select(Select(Select(S, col("v") > 0), col("v") > 1), col("v") > 2)
+
+
+def rows(engine: Engine) -> list[tuple[str, ...]]:
+    return [tuple(line.split()) for line in engine.show_table().splitlines()]
+
+
+def test_table_1_a_single_path() -> None:
+    engine = Engine(strategy="dfs")
+    engine.add("q", PATH)
+    assert rows(engine) == [
+        ("state", "Pred", "Succ", "Transition"),
+        ("select0", "-", "select1", "DFS-Source"),
+        ("select1", "select0", "select2", "DFS-NOS"),
+        ("select2", "select1", "-", "DFS-Sink"),
+    ]
+
+
+def test_table_2_a_break_node_is_a_sink_before_and_a_source_after() -> None:
+    engine = Engine(strategy="dfs")
+    engine.add("q", PATH)
+    engine.set_break(engine.graph.nodes[1])
+    assert rows(engine)[1:] == [
+        ("select0", "-", "select1", "DFS-Source"),
+        ("select1", "select0", "-", "DFS-Sink"),
+        ("select2", "-", "-", "DFS-Source-Sink"),
+    ]
+    engine.unset_break(engine.graph.nodes[1])
+    assert rows(engine)[2] == ("select1", "select0", "select2", "DFS-NOS")
+
+
+def test_table_3_a_fork_has_a_row_per_branch() -> None:
+    engine = Engine(strategy="dfs")
+    shared = Select(S, col("v") > 0)
+    engine.add("q1", Select(shared, col("v") > 1))
+    engine.add("q2", Select(shared, col("v") > 2))
+    assert rows(engine)[1:] == [
+        ("select0", "-", "fork0", "DFS-Source"),
+        ("fork0", "select0", "select1", "DFS-Fork"),
+        ("fork0", "select0", "select2", "DFS-Fork"),
+        ("select1", "fork0", "-", "DFS-Sink"),
+        ("select2", "fork0", "-", "DFS-Sink"),
+    ]
+
+
+def test_parts_of_one_graph_may_run_under_different_strategies() -> None:
+    engine = Engine(strategy="bfs")
+    other = Source("t", S.columns)
+    engine.add("q", Union((Select(S, col("v") > 0), Select(other, col("v") > 0))))
+    engine.set_strategy("dfs(5)", engine.graph.nodes[:1])
+    assert [line[-1] for line in rows(engine)[1:]] == [
+        "DFS(5)-Source",
+        "BFS-Source",
+        "BFS-Sink",
+        "BFS-Sink",
+    ]
