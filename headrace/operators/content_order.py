@@ -25,6 +25,5 @@ def content_order(columns: list[pa.Array]) -> Indices:
         keys.append(column)
     names = [str(i) for i in range(len(keys))]
     table = pa.RecordBatch.from_arrays(keys, names=names)
-    sort_keys = [(name, "ascending") for name in names]
-    order = pc.sort_indices(table, sort_keys=sort_keys, null_placement="at_end")
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     return np.asarray(order.to_numpy(), np.int64)

@@ -1,0 +1,244 @@
+"""For each operator class, random plan nodes with data. An operator without a row here fails the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from headrace.operators.contract import Operator
+from headrace.operators.stamp import StampOperator
+from headrace.plan import nodes, windows
+from headrace.plan.latent import Stamp
+from headrace.plan.nodes import Plan, Source
+from headrace.schema import Schema
+from headrace.testing.contracts import Case, Given, Signed, batch_of
+from headrace.testing.oracle import Element
+from headrace.testing.schemas import FLOAT, INT, names_of, predicates, rows, scalars, schemas
+from headrace.testing.values import canonical_row
+from headrace.time.timestamp import MAX_TIME
+
+Inputs = tuple[tuple[Plan, Any, Any], ...]
+"""Of each input: its plan, its batch, and its rows for the oracle."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What to feed an operator, and how to build it if its plan is not enough. `timeless`: no times yet."""
+
+    cases: st.SearchStrategy[Case]
+    timeless: bool = False
+    build: Callable[[Any], Operator] | None = None
+
+
+def case_of(plan: Plan, inputs: Inputs) -> Case:
+    return Case(plan, tuple(i[1] for i in inputs), {i[0].name: i[2] for i in inputs})  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------------------------------------------ inputs
+
+
+@st.composite
+def streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
+    """A source and its rows."""
+    happened = draw(rows(schema, 24))
+    elements = [Signed(canonical_row(r[n] for n in schema.names), t) for t, r in happened]
+    return Source(name, schema), batch_of(elements, schema), happened
+
+
+@st.composite
+def given_streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
+    """A stream that is no source, so that simultaneous rows go by content."""
+    _, batch, happened = draw(streams(schema, name))
+    elements = [Element(canonical_row(r[n] for n in schema.names), t, t) for t, r in happened]
+    return Given(name, schema, relation=False), batch, elements
+
+
+@st.composite
+def relations(
+    draw: st.DrawFn, schema: Schema, name: str = "r", opens: bool = True, withdraws: bool = True
+) -> tuple[Plan, Any, Any]:
+    """A relation: ends declared at the start, or later by a withdrawal, or never."""
+    happened = draw(rows(schema, 24))
+    elements: list[Element] = []
+    signed: list[Signed] = []
+    for time, values in happened:
+        row = canonical_row(values[n] for n in schema.names)
+        end = time + draw(st.integers(1, 9))
+        kind = draw(st.sampled_from(["declared", *["withdrawn", "cut"] * withdraws, *["open"] * opens]))
+        told = {"declared": end, "cut": end + draw(st.integers(1, 5))}.get(kind, MAX_TIME)
+        signed.append(Signed(row, time, told))
+        if kind in ("withdrawn", "cut"):
+            signed.append(Signed(row, end, told, -1))
+        elements.append(Element(row, time, MAX_TIME if kind == "open" else end))
+    return Given(name, schema), batch_of(signed, schema), elements
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> tuple[Plan, Any, Any]:
+    """A stream or a relation."""
+    schema = draw(schemas())
+    return draw(streams(schema) | relations(schema))
+
+
+# ------------------------------------------------------------------------------------------------- nodes
+
+
+@st.composite
+def selects(draw: st.DrawFn) -> Case:
+    below = draw(anything())
+    return case_of(nodes.Select(below[0], draw(predicates(below[0].schema))), (below,))
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> Case:
+    below = draw(anything())
+    columns = draw(st.lists(scalars(below[0].schema), max_size=3))
+    named = tuple((f"{name}{i}", expression) for i, (name, expression) in enumerate(columns))
+    return case_of(nodes.Project(below[0], named), (below,))
+
+
+SPECS = (
+    st.builds(windows.Range, st.integers(1, 9))
+    | st.builds(windows.Sliding, st.integers(1, 9), st.integers(1, 5))
+    | st.just(windows.Now())
+    | st.just(windows.Unbounded())
+)
+
+
+@st.composite
+def time_windows(draw: st.DrawFn) -> Case:
+    below = draw(streams(draw(schemas())))
+    return case_of(nodes.Window(below[0], draw(SPECS)), (below,))
+
+
+@st.composite
+def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
+    schema = draw(schemas())
+    keys = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
+    of = draw(below(schema))
+    return case_of(nodes.Window(of[0], windows.Rows(draw(st.integers(1, 4)), tuple(keys))), (of,))
+
+
+@st.composite
+def granularities(draw: st.DrawFn) -> Case:
+    below = draw(relations(draw(schemas()), withdraws=False))
+    return case_of(nodes.Granularity(below[0], draw(st.integers(1, 5))), (below,))
+
+
+@st.composite
+def unary(draw: st.DrawFn, node: Callable[[Plan], Plan], opens: bool = True) -> Case:
+    below = draw(relations(draw(schemas()), opens=opens))
+    return case_of(node(below[0]), (below,))
+
+
+@st.composite
+def excepts(draw: st.DrawFn) -> Case:
+    left = draw(relations(draw(schemas()), "left"))
+    types = [f.type for f in left[0].schema]
+    right = draw(relations(pa.schema(list(zip("xyz", types, strict=False))), "right"))
+    return case_of(nodes.Except(left[0], right[0], draw(st.booleans())), (left, right))
+
+
+@st.composite
+def unions(
+    draw: st.DrawFn, kinds: tuple[Callable[..., st.SearchStrategy[Any]], ...] = (streams, relations)
+) -> Case:
+    kind, schema = draw(st.sampled_from(kinds)), draw(schemas())
+    other = pa.schema(list(zip("xyz", [f.type for f in schema], strict=False)))
+    count = draw(st.integers(1, 3))
+    inputs = tuple(draw(kind(schema if i == 0 else other, f"u{i}")) for i in range(count))
+    return case_of(nodes.Union(tuple(i[0] for i in inputs)), inputs)
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> Case:
+    left = draw(relations(draw(schemas()), "left"))
+    right_schema = draw(schemas())
+    right = draw(relations(right_schema.with_metadata(None), "right"))
+    renamed = [f.with_name("r" + f.name) for f in right_schema]
+    batch = right[1].with_data(right[1].data.rename_columns([f.name for f in renamed]))
+    right = (Given("right", pa.schema(renamed)), batch, right[2])
+    fitting = [(a.name, b.name) for a in left[0].schema for b in renamed if a.type == b.type]
+    keys = draw(st.lists(st.sampled_from(fitting), max_size=2, unique=True)) if fitting else []
+    plan = nodes.Join(left[0], right[0], tuple(a for a, _ in keys), tuple(b for _, b in keys))
+    if draw(st.booleans()):
+        plan = nodes.Join(left[0], right[0], plan.left_keys, plan.right_keys, draw(predicates(plan.schema)))
+    return case_of(plan, (left, right))
+
+
+@st.composite
+def latent_unions(draw: st.DrawFn) -> Case:
+    return draw(unions((streams,)))
+
+
+@st.composite
+def stamps(draw: st.DrawFn) -> Case:
+    below = draw(streams(draw(schemas())))
+    return case_of(Stamp(below[0]), (below,))
+
+
+NUMBERS = ("sum", "avg", "variance", "var_pop", "stddev", "stddev_pop")
+COMPARED = ("count", "count_distinct", "min", "max")
+PLACED = ("first", "last")
+
+
+@st.composite
+def calls(draw: st.DrawFn, schema: Schema, placed: bool) -> tuple[nodes.AggregateCall, ...]:
+    """Some aggregates, each over a column that it takes."""
+    legal = [(f, n) for f in COMPARED + PLACED * placed for n in schema.names]
+    legal += [(f, n) for f in NUMBERS for n in names_of(schema, INT, FLOAT)]
+    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=3))
+    return tuple(nodes.AggregateCall(f"{f}_{i}", f, name) for i, (f, name) in enumerate(drawn))
+
+
+def keys_of(schema: Schema) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(schema.names), max_size=2, unique=True).map(tuple)
+
+
+@st.composite
+def aggregates(draw: st.DrawFn) -> Case:
+    """`first` and `last` only where each row's end is known: else which copy goes is not determined."""
+    schema, withdraws = draw(schemas()), draw(st.booleans())
+    below = draw(relations(schema, withdraws=withdraws))
+    plan = nodes.Aggregate(below[0], draw(keys_of(schema)), draw(calls(schema, placed=not withdraws)))
+    return case_of(plan, (below,))
+
+
+@st.composite
+def sliding_aggregates(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(streams(schema) | given_streams(schema))
+    window = windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
+    keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=True))
+    return case_of(nodes.SlidingAggregate(below[0], keys, calls_, window, bounds), (below,))
+
+
+def rstreams(slide: int) -> st.SearchStrategy[Case]:
+    return unary(lambda below: nodes.RStream(below, slide), opens=False)
+
+
+CASES: dict[str, Entry] = {
+    "SelectOperator": Entry(selects()),
+    "ProjectOperator": Entry(projects()),
+    "WindowOperator": Entry(time_windows()),
+    "RowsWindowOperator": Entry(row_windows(streams)),
+    "OrderedRowsWindowOperator": Entry(row_windows(given_streams)),
+    "GranularityOperator": Entry(granularities()),
+    "DistinctOperator": Entry(unary(nodes.Distinct)),
+    "ExceptOperator": Entry(excepts()),
+    "IStreamOperator": Entry(unary(nodes.IStream)),
+    "DStreamOperator": Entry(unary(nodes.DStream)),
+    "RStreamOperator": Entry(st.integers(1, 5).flatmap(rstreams)),
+    "UnionOperator": Entry(unions()),
+    "JoinOperator": Entry(joins()),
+    "AggregateOperator": Entry(aggregates()),
+    "SlidingAggregateOperator": Entry(sliding_aggregates()),
+    "LatentUnionOperator": Entry(latent_unions(), timeless=True),
+    "StampOperator": Entry(stamps(), timeless=True, build=lambda plan: StampOperator(plan, lambda: 7)),
+}
+"""By the name of the operator's class."""

@@ -1,0 +1,51 @@
+"""Every operator class, discovered, obeys the contract that `headrace.operators.contract` states."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace.operators
+from headrace.operators.contract import Operator
+from headrace.testing.contracts import Case, Trial, assert_means, assert_same_rows
+from tests.contract.cases import CASES
+
+
+def operators() -> Iterator[type[Operator]]:
+    """Every concrete operator class under `headrace.operators`."""
+    for module in pkgutil.walk_packages(headrace.operators.__path__, "headrace.operators."):
+        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            own = found.__module__ == module.name
+            if own and issubclass(found, Operator) and not inspect.isabstract(found):
+                yield found
+
+
+OPERATORS = sorted(operators(), key=lambda o: o.__name__)
+
+
+def test_every_operator_has_a_contract_case() -> None:
+    missing = [o.__name__ for o in OPERATORS if o.__name__ not in CASES]
+    assert not missing, f"no contract case in tests/contract/cases.py for {missing}"
+
+
+@pytest.mark.parametrize("operator", [o for o in OPERATORS if o.__name__ in CASES], ids=lambda o: o.__name__)
+def test_an_operator_keeps_the_contract_and_means_what_the_oracle_says(operator: type[Operator]) -> None:
+    entry = CASES[operator.__name__]
+    build: Any = entry.build or operator
+
+    @given(entry.cases, st.integers(0, 10**6))
+    def law(case: Case, seed: int) -> None:
+        trial = Trial(build, case, random.Random(seed).randrange, entry.timeless)
+        assert type(trial.operator) is operator
+        batches = trial.run()
+        (assert_same_rows if entry.timeless else assert_means)(batches, case)
+
+    law()
