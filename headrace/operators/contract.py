@@ -181,7 +181,7 @@ class Waiting(Operator):
             head = reader.head()
             if (head is not None and head <= limit) or (head is None and reader.punctuations):
                 return True
-        return self.due() <= reach or self._may_promise(reach)
+        return self.due() <= min(reach, MAX_TIME - 1) or self._may_promise(reach)
 
     def _idle(self) -> bool:
         """Whether no heartbeat whatever could make a difference."""
