@@ -62,7 +62,8 @@ def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
 def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
     """Append (at, time) to a staircase, or raise its last step if that has the same clock.
 
-    Slots that had already matured the step look at it again. A row that no bound reads keeps its last step only.
+    Slots that had already matured the step look at it again. A row that no bound reads keeps its last step
+    only.
     """
     clock, value, head, tail, top, cursor = rings
     begin, end = slots[0][row], slots[0][row + 1]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import TimeError
+from headrace.time.arrivals import batch, went_back
 from headrace.time.bounds import NEVER, Bounds, ensure_progress
 from headrace.time.grouping import Grouped
 from headrace.time.holding import Holding, explain
@@ -22,16 +23,6 @@ from headrace.time.staircases import Staircases
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Snapshot = dict[str, Any]
-
-_RULES = {
-    1: ("HR-T020", "the clock of an arrival went back", "give arrivals in clock order"),
-    2: ("HR-T021", "no such stream", "number the streams as the bounds name them, from 0"),
-    3: (
-        "HR-T022",
-        "a time at a reserved end of the domain",
-        "reject the row before it reaches the heartbeat",
-    ),
-}
 
 
 class HeartbeatGenerator:
@@ -67,14 +58,8 @@ class HeartbeatGenerator:
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Arrivals in order: stream (or source) number, time, and clock (one for all, or one each)."""
-        s, x, c = _batch(streams, times, clocks)
         sources = len(self._group) or len(self.streams)
-        rule, at = self._steps.check(s, x, c, sources, max(self._now, self._steps.last))
-        if rule:
-            code, message, hint = _RULES[rule]
-            raise TimeError(
-                code, message, place=f"arrival {at}: stream {s[at]}, time {x[at]}, clock {c[at]}", hint=hint
-            )
+        s, x, c = batch(streams, times, clocks, sources, max(self._now, self._steps.last))
         self._steps.arrive(s, self._group, x, c, self._tick, self._timeout)
 
     def promise(self, stream: int, time: int) -> None:
@@ -84,9 +69,7 @@ class HeartbeatGenerator:
     def advance(self, now: int) -> bool:
         """Let what is due by `now` come due; whether any heartbeat rose. The clock never goes back."""
         if now < max(self._now, self._steps.last):
-            raise TimeError(
-                "HR-T020", "the clock went back", place=f"now {now}", hint="ask with a monotone clock"
-            )
+            raise went_back(now)
         self._now = now
         return self._steps.mature(now, self._timeout)
 
@@ -142,15 +125,3 @@ class HeartbeatGenerator:
     @property
     def _timeout(self) -> int:
         return NEVER if self.bounds.timeout is None else self.bounds.timeout
-
-
-def _batch(streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> tuple[Ints, Ints, Ints]:
-    s = np.ascontiguousarray(streams, dtype=np.int64).reshape(-1)
-    x = np.ascontiguousarray(times, dtype=np.int64).reshape(-1)
-    c = np.asarray(clocks, dtype=np.int64)
-    c = np.full(len(s), c, dtype=np.int64) if c.ndim == 0 else np.ascontiguousarray(c)
-    if not len(s) == len(x) == len(c):
-        raise TimeError(
-            "HR-T023", f"{len(s)} streams, {len(x)} times, {len(c)} clocks", hint="one of each per arrival"
-        )
-    return s, x, c

@@ -56,12 +56,6 @@ class Staircases:
     def rings(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
         return self.clock, self.value, self.head, self.tail, self.top, self.cursor
 
-    def check(self, streams: Ints, times: Ints, clocks: Ints, sources: int, last: int) -> tuple[int, int]:
-        from headrace.kernels import heartbeat as kernel
-
-        rule, at = kernel.check(streams, times, clocks, sources, last)
-        return int(rule), int(at)
-
     def arrive(self, streams: Ints, group: Any, times: Ints, clocks: Ints, tick: int, timeout: int) -> None:
         """Take a checked batch, making room as it goes."""
         from headrace.kernels import heartbeat as kernel

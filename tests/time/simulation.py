@@ -66,7 +66,7 @@ def _deliver(bounds: Bounds, emitted: list[tuple[int, int, int]], rng: np.random
     """Order by arrival; what arrives at one instant keeps its order of emission."""
     arrived = [(c + int(rng.integers(0, bounds.latency[j] + 1)), k) for k, (j, _, c) in enumerate(emitted)]
     order = [k for _, k in sorted(arrived)]
-    clock = dict((k, a) for a, k in arrived)
+    clock = {k: a for a, k in arrived}
     columns = [(emitted[k][0], emitted[k][1], clock[k]) for k in order]
     streams, times, clocks = np.array(columns, dtype=np.int64).reshape(-1, 3).T
     return Arrivals(streams, times, clocks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,7 +64,7 @@ def test_no_heartbeat_is_violated_while_the_bounds_hold(declared: Bounds, rng: n
 def test_heartbeats_never_decrease(declared: Bounds, rng: np.random.Generator) -> None:
     arrivals = emit(declared, rng, 30)
     seen = trace(HeartbeatGenerator(declared), arrivals, instants(arrivals, declared))
-    assert all(a <= b for before, after in zip(seen, seen[1:], strict=False) for a, b in zip(before, after))
+    assert all(a <= b for before, after in pairwise(seen) for a, b in zip(before, after, strict=True))
 
 
 @given(bounds(timeout=5), seeds)
@@ -135,7 +137,7 @@ def test_a_coarser_tick_delays_a_heartbeat_by_less_than_the_tick(
     declared: Bounds, rng: np.random.Generator, tick: int
 ) -> None:
     arrivals = emit(declared, rng, 30)
-    horizon = range(0, int(arrivals.clocks[-1]) + declared.horizon() + 2 * tick)
+    horizon = range(int(arrivals.clocks[-1]) + declared.horizon() + 2 * tick)
     fine = trace(HeartbeatGenerator(declared), arrivals, horizon)
     coarse = trace(HeartbeatGenerator(declared, tick=tick), arrivals, horizon)
     for now in horizon:
@@ -149,7 +151,7 @@ def test_a_coarser_tick_violates_nothing_with_tuple_based_pairs(
     declared: Bounds, rng: np.random.Generator, tick: int
 ) -> None:
     arrivals = emit(declared, rng, 30)
-    horizon = range(0, int(arrivals.clocks[-1]) + 20)
+    horizon = range(int(arrivals.clocks[-1]) + 20)
     fine = trace(HeartbeatGenerator(declared), arrivals, horizon)
     coarse = trace(HeartbeatGenerator(declared, tick=tick), arrivals, horizon)
     assert all(a <= b for x, y in zip(coarse, fine, strict=True) for a, b in zip(x, y, strict=True))

@@ -1,0 +1,185 @@
+"""Groups: never ahead of their members, equal however they are described, and well chosen."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import TimeError
+from headrace.time.bounds import Bounds
+from headrace.time.choosing import MatrixDelay, Profile, choices, choose_groups, choose_matrix_groups
+from headrace.time.grouping import group_bounds, group_population
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.skew import Pair, SkewMatrix
+from headrace.time.systems import DistributedSensors, GlobalCounter, SourceClasses
+from tests.time.simulation import bounds, emit, seeds
+
+
+def grouping(rng: np.random.Generator, n: int) -> np.ndarray:
+    m = int(rng.integers(1, n + 1))
+    return np.concatenate((np.arange(m), rng.integers(0, m, n - m)))
+
+
+def time_based(skew: SkewMatrix) -> SkewMatrix:
+    t = skew.n == 0
+    columns = (skew.source, skew.target, skew.t, skew.n, skew.delta)
+    return SkewMatrix.build(skew.streams, *(c[t] for c in columns))
+
+
+@given(bounds(), seeds)
+def test_a_group_is_never_ahead_of_its_members(declared: Bounds, rng: np.random.Generator) -> None:
+    closed = declared.closed()
+    group = grouping(rng, closed.skew.size)
+    alone, grouped = (
+        HeartbeatGenerator(declared),
+        HeartbeatGenerator(group_bounds(closed, group), close=False),
+    )
+    arrivals = emit(closed, rng, 25)
+    for now in range(int(arrivals.clocks[-1]) + declared.horizon() + 3):
+        at = arrivals.clocks == now
+        for generator in (alone, grouped):
+            generator.arrive(arrivals.streams[at], arrivals.times[at], now)
+        members, whole = alone.heartbeats(now), grouped.heartbeats(now)
+        assert (whole[group] <= members).all()
+
+
+@given(bounds(), seeds)
+def test_groups_of_one_are_the_streams_themselves(declared: Bounds, rng: np.random.Generator) -> None:
+    grouped = group_bounds(declared, np.arange(declared.skew.size), declared.streams).bounds
+    assert grouped.skew == declared.skew
+    assert grouped.latency == declared.latency
+
+
+@given(bounds(counted=False), seeds)
+def test_the_join_of_a_closed_matrix_is_closed(declared: Bounds, rng: np.random.Generator) -> None:
+    assert group_bounds(declared.closed(), grouping(rng, declared.skew.size)).bounds.skew.is_idempotent()
+
+
+def test_the_join_is_the_weakest_guarantee_at_each_instant() -> None:
+    """S ∪ {(2, 2)} = S⁺ is the paper's example for S = {(1, 2), (3, 1)}."""
+    skew = SkewMatrix.of(
+        ["a", "b", "c"],
+        {
+            ("a", "c"): [(1, 2), (3, 1)],
+            ("b", "c"): [(0, 9), (2, 0)],
+            ("a", "a"): [(0, 0)],
+            ("b", "b"): [(0, 0)],
+            ("c", "c"): [(0, 0)],
+        },
+    )
+    grouped = group_bounds(Bounds.of(skew, {"a": 4, "b": 7}, 5), [0, 0, 1]).bounds
+    assert grouped.skew["group 0", "group 1"] == (Pair(1, 9), Pair(2, 2), Pair(3, 1))
+    assert grouped.skew["group 0", "group 0"] == ()
+    assert (grouped.latency, grouped.timeout) == ((7, 0), 5)
+
+
+@given(st.integers(2, 9), seeds)
+def test_a_population_groups_as_its_matrix_does_without_making_it(n: int, rng: np.random.Generator) -> None:
+    names, group = [f"s{k}" for k in range(n)], grouping(rng, n)
+    fastest, latency = rng.integers(0, 9, n), rng.integers(0, 9, n)
+    counter = GlobalCounter.of(fastest, fastest + rng.integers(0, 9, n), latency)
+    sensors = DistributedSensors.of(rng.integers(0, 20, n), latency)
+    for population in (counter, sensors):
+        direct = group_bounds(Bounds.of(population.skew(names), latency.tolist()), group).bounds
+        compact = group_population(population, group).bounds
+        assert compact.skew == time_based(direct.skew)
+        assert compact.latency == direct.latency
+
+
+@given(st.integers(2, 9), seeds)
+def test_sensors_with_rates_group_soundly(n: int, rng: np.random.Generator) -> None:
+    names, group = [f"s{k}" for k in range(n)], grouping(rng, n)
+    sensors = DistributedSensors.of(rng.integers(0, 20, n), rate=rng.integers(1, 5, n))
+    exact = group_bounds(Bounds.of(sensors.skew(names)), group).bounds.skew
+    compact = group_population(sensors, group).bounds.skew
+    both = [
+        np.concatenate(c)
+        for c in zip(*((m.source, m.target, m.t, m.n, m.delta) for m in (exact, compact)), strict=True)
+    ]
+    assert SkewMatrix.build(exact.streams, *both) == exact
+    assert not (compact.tightest() != 0).any()
+
+
+@given(st.integers(1, 7), bounds(size=3), seeds)
+def test_classes_group_as_their_matrix_does(n: int, kinds: Bounds, rng: np.random.Generator) -> None:
+    c = kinds.skew.size
+    within = SkewMatrix.of(kinds.streams, {(a, a): [(1, 2), Pair.tuples(2, 1)] for a in kinds.streams})
+    classes = SourceClasses(rng.integers(0, c, n), kinds.skew, within, np.zeros(n, dtype=np.int64))
+    names, group = [f"s{k}" for k in range(n)], grouping(rng, n)
+    direct = group_bounds(Bounds.of(classes.skew(names)), group).bounds.skew
+    assert group_population(classes, group).bounds.skew == direct
+
+
+def partitions(n: int, m: int) -> list[np.ndarray]:
+    return [np.array(g) for g in itertools.product(range(m), repeat=n) if max(g) < m]
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(1, 3), seeds)
+def test_with_one_feature_the_choice_is_the_best_of_all_groupings(
+    feature: list[int], m: int, rng: np.random.Generator
+) -> None:
+    profile = Profile.of(feature, weight=rng.integers(1, 5, len(feature)))
+    best = min(profile.extra(g) for g in partitions(len(feature), m))
+    assert choose_groups(profile, m).extra == pytest.approx(best)
+
+
+@given(st.integers(2, 40), seeds)
+def test_each_further_group_costs_no_more_and_one_each_nothing(n: int, rng: np.random.Generator) -> None:
+    profile = Profile.of(rng.integers(0, 50, n), rng.exponential(10, n))
+    costs = [choice.extra for choice in choices(profile, n)]
+    assert all(a >= b for a, b in itertools.pairwise(costs))
+    assert costs[-1] == pytest.approx(0)
+    for choice in choices(profile, n):
+        assert choice.extra == pytest.approx(profile.extra(choice.group))
+
+
+def test_a_hundred_thousand_sources_are_grouped_better_than_at_random() -> None:
+    rng = np.random.default_rng(4)
+    profile = Profile.of(rng.lognormal(3, 1, 100_000), rng.integers(0, 5, 100_000) * 10)
+    chosen = choose_groups(profile, 100)
+    at_random = [profile.extra(rng.integers(0, 100, 100_000)) for _ in range(5)]
+    assert len(np.unique(chosen.group)) == 100
+    assert chosen.extra < 0.1 * min(at_random)
+
+
+@given(seeds)
+def test_matrix_groups_are_never_worse_than_random_ones(rng: np.random.Generator) -> None:
+    n, m = 9, 3
+    i, j = np.divmod(np.arange(n * n), n)
+    zero = np.zeros(n * n, dtype=np.int64)
+    skew = SkewMatrix.build(
+        [f"s{k}" for k in range(n)], i, j, rng.integers(0, 20, n * n), zero, rng.integers(0, 20, n * n)
+    )
+    declared, rates = Bounds.of(skew, rng.integers(0, 30, n).tolist()), rng.exponential(1, n) + 0.01
+    chosen, model = choose_matrix_groups(declared, m, rates), MatrixDelay(declared, rates)
+    alone = model.delay(np.arange(n))
+    assert chosen.extra == pytest.approx(model.delay(chosen.group) - alone)
+    samples = [model.delay(rng.integers(0, m, n)) - alone for _ in range(20)]
+    assert chosen.extra <= np.mean(samples) + 1e-9
+
+
+def test_many_sources_feed_few_heartbeats() -> None:
+    rng = np.random.default_rng(5)
+    deviation = rng.integers(0, 1000, 100_000)
+    chosen = choose_groups(Profile.of(deviation), 100)
+    generator = HeartbeatGenerator(
+        group_population(DistributedSensors.of(deviation), chosen.group, timeout=10**6)
+    )
+    sources = rng.integers(0, 100_000, 5_000)
+    clocks = np.arange(5_000) * 10
+    times = clocks + rng.integers(-deviation[sources], deviation[sources] + 1)
+    generator.arrive(sources, times, clocks)
+    heartbeats = generator.heartbeats(int(clocks[-1]))
+    assert len(heartbeats) == 100
+    assert heartbeats.max() > heartbeats.min() > clocks[-1] - 2100
+
+
+def test_a_gap_in_the_group_numbers_is_refused() -> None:
+    with pytest.raises(TimeError, match="HR-T040"):
+        group_population(DistributedSensors.of([1, 2]), [0, 2])
+    with pytest.raises(TimeError, match="HR-T041"):
+        group_population(DistributedSensors.of([1, 2]), [0])
