@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,12 @@ class Timeline:
         """Replace payload `column` by `new[value]`, when codes were compacted."""
         for run in self._runs:
             run.view[:, column] = new[run.view[:, column]]
+        self._forget_changes(reset=True)
+
+    def convert(self, column: int, function: Callable[[Events], Events]) -> None:
+        """Replace payload `column` by a function of it."""
+        for run in self._runs:
+            run.view[:, column] = function(run.view[:, column])
         self._forget_changes(reset=True)
 
     def values(self, column: int) -> Events:
