@@ -26,7 +26,7 @@ SPLITTER = 134217729.0
 
 @nb.njit(inline="always")
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """a + b as its rounding and the exact error of that."""
+    """A + b as its rounding and the exact error of that."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -61,13 +61,15 @@ def add_squares(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
         low[s] += error + rest
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_F64, READ_F64, F64, F64), cache=True)
-def prefix_reals(prev: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
-    """Prefix sums of the entries in the blocks between `edges`."""
+@nb.njit(nb.void(READ_I64, READ_I64, nb.int64, READ_F64, READ_F64, F64, F64), cache=True)
+def prefix_reals(
+    back: Ints, edges: Ints, begin: int, high: Reals, low: Reals, out_high: Reals, out_low: Reals
+) -> None:
+    """Prefix sums of the entries from `begin` on, in the blocks between `edges`."""
     for b in range(edges.size - 1):
-        for e in range(edges[b], edges[b + 1]):
-            p = prev[e]
-            if p >= edges[b]:
+        for e in range(max(begin, edges[b]), edges[b + 1]):
+            p = e - back[e]
+            if edges[b] <= p < e:
                 out_high[e], error = two_sum(out_high[p], high[e])
                 out_low[e] = out_low[p] + low[e] + error
             else:
@@ -75,11 +77,11 @@ def prefix_reals(prev: Ints, edges: Ints, high: Reals, low: Reals, out_high: Rea
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, READ_F64, READ_F64, F64, F64), cache=True)
-def suffix_reals(next: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
+def suffix_reals(ahead: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
     """Suffix sums of the entries in the blocks between `edges`."""
     for b in range(edges.size - 1):
         for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
-            n = next[e]
+            n = e + ahead[e]
             if e < n < edges[b + 1]:
                 out_high[e], error = two_sum(high[e], out_high[n])
                 out_low[e] = low[e] + out_low[n] + error
@@ -116,21 +118,21 @@ def join_reals(
                 out_low[o] = suffix_low[h] + prefix_low[t] + error
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, I64), cache=True)
-def prefix_least(prev: Ints, edges: Ints, least: Ints, out: Ints) -> None:
-    """Prefix minima of the entries in the blocks between `edges`."""
+@nb.njit(nb.void(READ_I64, READ_I64, nb.int64, READ_I64, I64), cache=True)
+def prefix_least(back: Ints, edges: Ints, begin: int, least: Ints, out: Ints) -> None:
+    """Prefix minima of the entries from `begin` on, in the blocks between `edges`."""
     for b in range(edges.size - 1):
-        for e in range(edges[b], edges[b + 1]):
-            p = prev[e]
-            out[e] = min(out[p], least[e]) if p >= edges[b] else least[e]
+        for e in range(max(begin, edges[b]), edges[b + 1]):
+            p = e - back[e]
+            out[e] = min(out[p], least[e]) if edges[b] <= p < e else least[e]
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, READ_I64, I64), cache=True)
-def suffix_least(next: Ints, edges: Ints, least: Ints, out: Ints) -> None:
+def suffix_least(ahead: Ints, edges: Ints, least: Ints, out: Ints) -> None:
     """Suffix minima of the entries in the blocks between `edges`."""
     for b in range(edges.size - 1):
         for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
-            n = next[e]
+            n = e + ahead[e]
             out[e] = min(least[e], out[n]) if e < n < edges[b + 1] else least[e]
 
 

@@ -1,0 +1,129 @@
+"""Running values of groups over their steps: what changes at each instant, one group after the other.
+
+Events come in order of (group, time). Results have one line per *position*: for each group first the value
+before its first step (`first[g]`), then the value after each step; `at[e]` is the position of the step that
+event e belongs to. Numba, because NumPy has no segmented scan and none at all for pairs of reals.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from headrace.kernels.aggregate_blocks import square, two_sum
+from headrace.kernels.hashing import EMPTY
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+_READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_READ_F64 = nb.types.Array(nb.float64, 1, "A", readonly=True)
+_I64 = nb.int64[::1]
+FINITE, NANS, UPPER, LOWER = 0, 1, 2, 3
+
+
+@nb.njit(nb.int64(_READ_I64, _READ_I64, _I64, _I64), cache=True)
+def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints) -> int:
+    """The events in order of group, those of a group in order of time; groups by their first appearance.
+
+    `by_time` is the order of events by time. `local[code]` is EMPTY before and after. Returns the number of
+    groups. Costs the events, however many groups there are.
+    """
+    counts = np.zeros(codes.size + 1, np.int64)
+    groups = 0
+    for i in range(codes.size):
+        code = codes[by_time[i]]
+        if local[code] == EMPTY:
+            local[code] = groups
+            groups += 1
+        counts[local[code] + 1] += 1
+    for g in range(groups):
+        counts[g + 1] += counts[g]
+    for i in range(codes.size):
+        g = local[codes[by_time[i]]]
+        order[counts[g]] = by_time[i]
+        counts[g] += 1
+    for i in range(codes.size):
+        local[codes[i]] = EMPTY
+    return groups
+
+
+@nb.njit(nb.void(_READ_I64, _READ_I64, _READ_I64, _READ_I64, _I64), cache=True)
+def run_ints(first: Ints, carries: Ints, at: Ints, deltas: Ints, out: Ints) -> None:
+    """Running sums, modulo 2^64."""
+    e = 0
+    for g in range(first.size):
+        stop = first[g + 1] if g + 1 < first.size else out.size
+        total = carries[g]
+        out[first[g]] = total
+        for p in range(first[g] + 1, stop):
+            while e < at.size and at[e] == p:
+                total += deltas[e]
+                e += 1
+            out[p] = total
+
+
+@nb.njit(inline="always")
+def _special(value: float, counts: Ints, sign: int) -> bool:
+    """Count a value that is not finite; true if it was one."""
+    if np.isfinite(value):
+        return False
+    if np.isnan(value):
+        counts[NANS] += sign
+    elif value > 0:
+        counts[UPPER] += sign
+    else:
+        counts[LOWER] += sign
+    return True
+
+
+@nb.njit(
+    nb.void(
+        _READ_I64,
+        nb.float64[:, ::1],
+        nb.int64[:, ::1],
+        _READ_I64,
+        _READ_F64,
+        _READ_I64,
+        nb.boolean,
+        nb.float64[:, ::1],
+    ),
+    cache=True,
+)
+def run_reals(
+    first: Ints,
+    sums: Reals,
+    counts: Ints,
+    at: Ints,
+    values: Reals,
+    signs: Ints,
+    squared: bool,
+    out: Reals,
+) -> None:
+    """Running sums of values or their squares, as pairs (high, low).
+
+    `sums[g]` and `counts[g]` are a group's pair and how many of its values are finite, NaN, ∞ and −∞; both
+    are changed in place. What is not finite is only counted, so it leaves no trace when it goes; with no
+    finite value left the pair is exactly zero again.
+    """
+    e = 0
+    for g in range(first.size):
+        stop = first[g + 1] if g + 1 < first.size else out.shape[0]
+        for p in range(first[g], stop):
+            while e < at.size and at[e] == p:
+                value, rest = square(values[e]) if squared else (values[e], 0.0)
+                if not _special(value, counts[g], signs[e]):
+                    counts[g, FINITE] += signs[e]
+                    sums[g, 0], error = two_sum(sums[g, 0], signs[e] * value)
+                    sums[g, 1] += error + signs[e] * rest
+                e += 1
+            if counts[g, FINITE] == 0:
+                sums[g, 0] = sums[g, 1] = 0.0
+            out[p, 0], out[p, 1] = sums[g, 0], sums[g, 1]
+            if counts[g, NANS] > 0 or (counts[g, UPPER] > 0 and counts[g, LOWER] > 0):
+                out[p, 0] = np.nan
+            elif counts[g, UPPER] > 0:
+                out[p, 0] = np.inf
+            elif counts[g, LOWER] > 0:
+                out[p, 0] = -np.inf

@@ -1,0 +1,146 @@
+"""Ordered multisets by group, as state: changes are logged, so a snapshot costs what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.flow.columns import Buffer
+from headrace.kernels.aggregate_trees import (
+    COUNT,
+    FREE,
+    GROUP,
+    ITEM,
+    KEY,
+    USED,
+    VALID,
+    WIDTH,
+    change_all,
+    match_copies,
+    run_trees,
+)
+from headrace.kernels.hashing import EMPTY
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+CHANGE = 5
+"""A change is a line (key, item, valid, delta, group), the first columns of a node."""
+_SPARE = 1024
+_SMALL = 64
+
+
+class Forest:
+    """For each group a multiset of keys, each key with an item that may be null."""
+
+    def __init__(self) -> None:
+        self._clear()
+        self._log: list[Ints] = []
+        self._logged = 0
+        self._reset = True
+
+    def _clear(self) -> None:
+        self._nodes = np.zeros((_SMALL, WIDTH), np.int64)
+        self._meta = np.array([EMPTY, 0, 1], np.int64)
+        self._roots, self._sizes = Buffer(np.int64), Buffer(np.int64)
+
+    def __len__(self) -> int:
+        return int(np.asarray(self._sizes.view, np.int64).sum())
+
+    def reserve(self, groups: int, changes: int) -> None:
+        """Have room for so many groups, and for changes to come."""
+        if len(self._roots) < groups:
+            self._sizes.extend(groups - len(self._roots))[:] = 0
+            self._roots.extend(groups - len(self._roots))[:] = EMPTY
+        needed = int(self._meta[USED]) + changes
+        if needed > len(self._nodes):
+            nodes = np.zeros((1 << needed.bit_length(), WIDTH), np.int64)
+            nodes[: len(self._nodes)] = self._nodes
+            self._nodes = nodes
+
+    @property
+    def _trees(self) -> tuple[Ints, Ints, Ints, Ints]:
+        return self._nodes, self._roots.view, self._sizes.view, self._meta  # type: ignore[return-value]
+
+    def change(self, changes: Ints) -> None:
+        """Apply changes in order."""
+        change_all(*self._trees, changes)
+        self._remember(changes)
+
+    def run(self, groups: Ints, first: Ints, at: Ints, changes: Ints, positions: int) -> Ints:
+        """Apply changes step by step and give sizes and ends at each position, see `run_trees`."""
+        out = np.empty((positions, 7), np.int64)
+        run_trees(*self._trees, groups, first, at, changes, out)
+        self._remember(changes)
+        return out
+
+    def match(self, contents: Ints, signs: Ints, numbers: Ints) -> None:
+        """Number copies, and give each withdrawal the number of the oldest copy; see `match_copies`."""
+        match_copies(*self._trees, contents, signs, numbers)
+        changes = np.zeros((len(contents), CHANGE), np.int64)
+        changes[:, KEY], changes[:, COUNT], changes[:, GROUP] = numbers, signs, contents
+        self._remember(changes)
+
+    def held(self) -> Mask:
+        """Which groups have a key."""
+        held: Mask = np.asarray(self._sizes.view != 0)
+        return held
+
+    def items(self, column: int) -> Ints:
+        """The keys (KEY) or items (ITEM) of all nodes."""
+        return self._used()[:, column]
+
+    def _used(self) -> Ints:
+        nodes = self._nodes[: self._meta[USED]]
+        return nodes[nodes[:, COUNT] != 0]
+
+    def convert(self, column: int, new: Any) -> None:
+        """Replace all keys (KEY) or items (ITEM) by others in the same order."""
+        nodes = self._nodes[: self._meta[USED]]
+        nodes[:, column] = new(nodes[:, column])
+        self._forget_changes(reset=True)
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        """Give the groups new codes; those that are not kept have no key. Builds the trees anew."""
+        used = self._used()[:, :CHANGE].copy()
+        used[:, GROUP] = new[used[:, GROUP]]
+        self._clear()
+        self.reserve(int(np.count_nonzero(keep)), len(used))
+        change_all(*self._trees, used)
+        self._forget_changes(reset=True)
+
+    # --------------------------------------------------------------------------------------------- state
+
+    def _remember(self, changes: Ints) -> None:
+        """Note what a snapshot must write; once that is more than what is held, it writes what is held."""
+        if self._reset:
+            return
+        self._log.append(changes[:, :CHANGE].copy())
+        self._logged += len(changes)
+        if self._logged > int(self._meta[USED]) + _SPARE:
+            self._forget_changes(reset=True)
+
+    def _forget_changes(self, reset: bool) -> None:
+        self._log, self._logged, self._reset = [], 0, reset
+
+    def bytes(self) -> int:
+        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes()
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        whole = full or self._reset
+        lines = [self._used()[:, :CHANGE]] if whole else self._log
+        chunk = np.concatenate(lines) if lines else np.empty((0, CHANGE), np.int64)
+        self._forget_changes(reset=False)
+        return {"reset": whole, "groups": len(self._roots), "changes": chunk}
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        if chunk["reset"]:
+            self._clear()
+        self.reserve(chunk["groups"], len(chunk["changes"]))
+        change_all(*self._trees, chunk["changes"])
+        self._forget_changes(reset=False)
+
+
+__all__ = ["CHANGE", "COUNT", "FREE", "GROUP", "ITEM", "KEY", "VALID", "Forest"]

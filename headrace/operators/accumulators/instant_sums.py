@@ -1,0 +1,118 @@
+"""Counts and sums by instant: running sums of what comes less what goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.flow.state import Part
+from headrace.flow.tables import CodeTable
+from headrace.kernels.aggregate_instants import run_ints, run_reals
+from headrace.operators.accumulators.instants import InstantValue, Ints, Mask, Steps
+from headrace.operators.accumulators.numbers import Pair, reals, whole_limbs
+from headrace.operators.accumulators.specs import Nulls, Real, Rows, Spec, Whole
+
+_REALS = ("high", "low")
+_COUNTS = ("finite", "nan", "upper", "lower")
+
+
+class Tabled(InstantValue):
+    """A value held in a table by group."""
+
+    def __init__(self, spec: Spec, **columns: tuple[Any, Any]) -> None:
+        super().__init__(spec)
+        self.table = CodeTable(**columns)
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        self.table.grow(len(keep))
+        self.table.keep(keep)
+
+    def state(self) -> dict[str, Part]:
+        return {"table": self.table}
+
+
+class IntTotals(Tabled):
+    """Running integer sums: exact, modulo 2^64."""
+
+    def __init__(self, spec: Spec, limbs: int = 1) -> None:
+        super().__init__(spec, **{f"limb{i}": (np.int64, 0) for i in range(limbs)})
+        self._limbs = [f"limb{i}" for i in range(limbs)]
+
+    def total(self, name: str, steps: Steps, at: Ints, deltas: Ints) -> Ints:
+        """The running sum at each position, and in the table that of the last."""
+        out = np.empty(steps.positions, np.int64)
+        run_ints(steps.first, self.table[name][steps.codes], at, deltas, out)
+        self.table[name][steps.codes] = out[steps.last()]
+        return out
+
+
+class RowTotals(IntTotals):
+    """How many rows are valid."""
+
+    def __init__(self, spec: Rows) -> None:
+        super().__init__(spec)
+
+    def run(self, steps: Steps, groups: int) -> Ints:
+        self.table.grow(groups)
+        self.table.touch(steps.codes)
+        return self.total(self._limbs[0], steps, steps.at, steps.sign())
+
+    def counts(self, groups: int) -> Ints:
+        """The number of rows of every group, now."""
+        self.table.grow(groups)
+        return np.asarray(self.table[self._limbs[0]], np.int64)
+
+
+class NullTotals(IntTotals):
+    """How many nulls are valid."""
+
+    def __init__(self, spec: Nulls) -> None:
+        super().__init__(spec)
+        self._column = spec.column
+
+    def run(self, steps: Steps, groups: int) -> Ints:
+        self.table.grow(groups)
+        self.table.touch(steps.codes)
+        null = np.flatnonzero(steps.is_null(self._column))
+        return self.total(self._limbs[0], steps, steps.at[null], steps.sign()[null])
+
+
+class WholeTotals(IntTotals):
+    """Exact sums of whole numbers and decimals."""
+
+    def __init__(self, spec: Whole) -> None:
+        super().__init__(spec, spec.limbs)
+        self._column, self._count = spec.column, spec.limbs
+
+    def run(self, steps: Steps, groups: int) -> tuple[Ints, ...]:
+        self.table.grow(groups)
+        self.table.touch(steps.codes)
+        known = steps.known(self._column)
+        limbs = whole_limbs(steps.values(self._column, known), self._count)
+        at, signs = steps.at[known], steps.sign()[known]
+        return tuple(self.total(n, steps, at, signs * v) for n, v in zip(self._limbs, limbs, strict=True))
+
+
+class RealTotals(Tabled):
+    """Running sums of powers in doubled precision; what is not finite is counted apart."""
+
+    def __init__(self, spec: Real) -> None:
+        reals_ = {name: (np.float64, 0.0) for name in _REALS}
+        super().__init__(spec, **reals_, **{name: (np.int64, 0) for name in _COUNTS})
+        self._column, self._squared = spec.column, spec.power == 2
+
+    def run(self, steps: Steps, groups: int) -> Pair:
+        self.table.grow(groups)
+        self.table.touch(steps.codes)
+        known = steps.known(self._column)
+        sums = np.stack([self.table[name][steps.codes] for name in _REALS], axis=1)
+        counts = np.stack([self.table[name][steps.codes] for name in _COUNTS], axis=1)
+        out = np.empty((steps.positions, 2))
+        values = reals(steps.values(self._column, known))
+        signs = steps.sign()[known]
+        run_reals(steps.first, sums, counts, steps.at[known], values, signs, self._squared, out)
+        for names, lines in ((_REALS, sums), (_COUNTS, counts)):
+            for i, name in enumerate(names):
+                self.table[name][steps.codes] = lines[:, i]
+        return out[:, 0], out[:, 1]

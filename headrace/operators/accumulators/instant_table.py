@@ -1,0 +1,77 @@
+"""Which class keeps which partial value by instant, and how specs share what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from headrace.operators.accumulators.codecs import Codec
+from headrace.operators.accumulators.instant_sums import NullTotals, RealTotals, RowTotals, WholeTotals
+from headrace.operators.accumulators.instant_trees import GREATEST, LEAST, Arrivals, Ordered, Values
+from headrace.operators.accumulators.instants import InstantValue, Steps
+from headrace.operators.accumulators.specs import (
+    Distinct,
+    First,
+    Greatest,
+    Last,
+    Least,
+    Nulls,
+    Real,
+    Rows,
+    Spec,
+    Whole,
+)
+
+PLAIN: Final[dict[type[Any], Callable[[Any], InstantValue]]] = {
+    Rows: RowTotals,
+    Nulls: NullTotals,
+    Whole: WholeTotals,
+    Real: RealTotals,
+}
+"""Values that keep what one spec needs."""
+
+SHARED: Final[dict[type[Any], tuple[type[Ordered], Callable[[Any, Any], Any]]]] = {
+    Least: (Values, lambda values, out: values.extreme(out, LEAST)),
+    Greatest: (Values, lambda values, out: values.extreme(out, GREATEST)),
+    Distinct: (Values, lambda values, out: values.distinct(out)),
+    First: (Arrivals, lambda arrivals, out: arrivals.value(out, LEAST)),
+    Last: (Arrivals, lambda arrivals, out: arrivals.value(out, GREATEST)),
+}
+"""Values read from a forest that the specs of one column share."""
+
+
+class InstantValues:
+    """All partial values of an aggregate."""
+
+    def __init__(self, specs: Sequence[Spec], codecs: Mapping[str, Codec]) -> None:
+        self._plain = {spec: PLAIN[type(spec)](spec) for spec in specs if type(spec) in PLAIN}
+        self._shared: dict[Spec, tuple[str, type[Ordered]]] = {
+            spec: (spec.column, SHARED[type(spec)][0])  # type: ignore[union-attr]
+            for spec in specs
+            if type(spec) in SHARED
+        }
+        self._forests = {
+            (column, kind): kind(column, codecs[column])
+            for column, kind in dict.fromkeys(self._shared.values())
+        }
+
+    @property
+    def rows(self) -> RowTotals:
+        """How many rows each group has."""
+        rows = self._plain[Rows()]
+        assert isinstance(rows, RowTotals)
+        return rows
+
+    @property
+    def all(self) -> dict[str, InstantValue]:
+        """What is kept, by name."""
+        plain = {str(spec): value for spec, value in self._plain.items()}
+        return plain | {f"{kind.__name__}({column})": f for (column, kind), f in self._forests.items()}
+
+    def run(self, steps: Steps, groups: int) -> dict[Spec, Any]:
+        """What is found for every spec at every position."""
+        found: dict[Spec, Any] = {spec: value.run(steps, groups) for spec, value in self._plain.items()}
+        ran = {key: forest.run(steps, groups) for key, forest in self._forests.items()}
+        for spec, key in self._shared.items():
+            found[spec] = SHARED[type(spec)][1](self._forests[key], ran[key])
+        return found

@@ -1,0 +1,100 @@
+"""Extremes, ends and distinct values by instant: ends and sizes of ordered multisets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.flow.state import Part
+from headrace.operators.accumulators.codecs import Codec, Relabelling
+from headrace.operators.accumulators.forest import CHANGE, COUNT, GROUP, ITEM, KEY, VALID, Forest
+from headrace.operators.accumulators.instants import InstantValue, Ints, Layout, Mask, Steps
+from headrace.operators.accumulators.specs import OfColumn
+
+LEAST, GREATEST = 1, 4
+"""Where `run_trees` puts the two ends."""
+
+
+class Ordered(InstantValue):
+    """A forest; each subclass says what its keys are."""
+
+    KEYED = KEY
+    """Whether the column's words are the keys or the items."""
+
+    def __init__(self, column: str, codec: Codec) -> None:
+        super().__init__(OfColumn(column))
+        self.column, self.codec = column, codec
+        self.forest = Forest()
+        codec.on_relabel(self._relabel)
+
+    def _relabel(self, new: Relabelling) -> None:
+        self.forest.convert(self.KEYED, new)
+
+    def run(self, steps: Steps, groups: int) -> Any:
+        events = self.chosen(steps)
+        at = steps.at[events]
+        changes = np.empty((len(at), CHANGE), np.int64)
+        changes[:, COUNT] = steps.sign()[events]
+        changes[:, GROUP] = steps.events[events, Layout.GROUP]
+        self.fill(changes, steps, events)
+        self.forest.reserve(groups, len(changes))
+        return self.forest.run(steps.codes, steps.first, at, changes, steps.positions)
+
+    @abstractmethod
+    def chosen(self, steps: Steps) -> Ints | slice:
+        """The events that count."""
+
+    @abstractmethod
+    def fill(self, changes: Ints, steps: Steps, events: Ints | slice) -> None:
+        """Set keys, items and validity."""
+
+    def words(self) -> Ints:
+        """The words in use."""
+        return self.forest.items(self.KEYED)
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        self.forest.remap(new, keep)
+
+    def state(self) -> dict[str, Part]:
+        return {"forest": self.forest}
+
+
+class Values(Ordered):
+    """The different values that are valid: one forest for `min`, `max` and `count(distinct)` of a column."""
+
+    def chosen(self, steps: Steps) -> Ints | slice:
+        return steps.known(self.column)
+
+    def fill(self, changes: Ints, steps: Steps, events: Ints | slice) -> None:
+        changes[:, KEY] = steps.words(self.column)[events]
+        changes[:, ITEM] = changes[:, VALID] = 0
+
+    def extreme(self, out: Ints, end: int) -> pa.Array:
+        """The least or the greatest value at each position."""
+        return self.codec.decode(np.ascontiguousarray(out[:, end + KEY]))
+
+    def distinct(self, out: Ints) -> Ints:
+        """How many different values."""
+        return np.ascontiguousarray(out[:, 0])
+
+
+class Arrivals(Ordered):
+    """The rows that are valid, in their order: one forest for `first` and `last` of a column."""
+
+    KEYED = ITEM
+
+    def chosen(self, steps: Steps) -> slice:
+        return slice(None)
+
+    def fill(self, changes: Ints, steps: Steps, events: Ints | slice) -> None:
+        changes[:, KEY] = steps.events[:, Layout.NUMBER]
+        changes[:, ITEM] = steps.words(self.column)
+        changes[:, VALID] = ~steps.is_null(self.column)
+
+    def value(self, out: Ints, end: int) -> pa.Array:
+        """The value of the first or the last row at each position."""
+        valid = out[:, end + VALID] == 1
+        return self.codec.decode(np.ascontiguousarray(out[:, end + ITEM]), None if valid.all() else valid)

@@ -1,0 +1,113 @@
+"""What keeps a partial value by instant: the protocol, and what steps of groups are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.flow.state import Part
+from headrace.operators.accumulators.codecs import Codec
+from headrace.operators.accumulators.specs import Spec
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an event has what: an int64 line of time, group, sign, nulls, and a word for each column.
+
+    Bit i of nulls says that the i-th column is null. Where rows are ordered, `number` is the element's place in
+    that order and `content` tells equal elements that may be withdrawn.
+    """
+
+    columns: tuple[str, ...]
+    TIME = 0
+    GROUP = 1
+    SIGN = 2
+    NULLS = 3
+    NUMBER = 4
+    CONTENT = 5
+    FIXED = 6
+
+    @property
+    def width(self) -> int:
+        """Int64 numbers in a line."""
+        return self.FIXED + len(self.columns)
+
+    def word(self, column: str) -> int:
+        """The place of a column's word."""
+        return self.FIXED + self.columns.index(column)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Events in order of (group, time), and the positions of the values they lead to.
+
+    A step is all that happens to a group at an instant. Position first[g] is the group codes[g] before its
+    first step here, the positions after it are its steps; `at` is the position of each event's step.
+    """
+
+    layout: Layout
+    codecs: Mapping[str, Codec]
+    events: Ints
+    at: Ints
+    codes: Ints
+    first: Ints
+    positions: int
+
+    def sign(self) -> Ints:
+        """Of each event, whether a row comes or goes."""
+        return self.events[:, Layout.SIGN]
+
+    def is_null(self, column: str) -> Mask:
+        """Of each event, whether the column is null."""
+        bit = np.int64(1) << self.layout.columns.index(column)
+        return (self.events[:, Layout.NULLS] & bit) != 0
+
+    def known(self, column: str) -> Ints | slice:
+        """The events whose value is not null."""
+        null = self.is_null(column)
+        return np.flatnonzero(~null) if null.any() else slice(None)
+
+    def words(self, column: str) -> Ints:
+        """The word of each event."""
+        return self.events[:, self.layout.word(column)]
+
+    def values(self, column: str, events: Ints | slice) -> pa.Array:
+        """The values of some events."""
+        words = np.ascontiguousarray(self.words(column)[events])
+        return self.codecs[column].decode(words)
+
+    def last(self) -> Ints:
+        """The last position of each group."""
+        return np.append(self.first[1:], self.positions) - 1
+
+
+class InstantValue(ABC):
+    """Keeps one partial value per group, as of the last step.
+
+    Laws: `run` gives the value over exactly the rows valid at each position; its cost follows the events, not
+    what the groups hold.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def run(self, steps: Steps, groups: int) -> Any:
+        """Take the steps; the value at each position, in the form that the spec states."""
+
+    @abstractmethod
+    def remap(self, new: Ints, keep: Mask) -> None:
+        """Forget groups; the others get new codes."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Part]:
+        """The value of every group."""

@@ -1,0 +1,100 @@
+"""What is kept by pane and cannot be taken away: real sums and extremes, by prefixes and suffixes of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernels.aggregate_blocks import (
+    add_reals,
+    add_squares,
+    join_least,
+    join_reals,
+    prefix_least,
+    prefix_reals,
+    suffix_least,
+    suffix_reals,
+)
+from headrace.kernels.aggregate_panes import keep_least
+from headrace.operators.accumulators.codecs import Codec
+from headrace.operators.accumulators.numbers import Ints, Pair, reals
+from headrace.operators.accumulators.pane_values import PaneValue, Rowset
+from headrace.operators.accumulators.panes import Closing, PaneLog, Scan
+from headrace.operators.accumulators.specs import OfColumn, Real
+
+_GREATEST = np.iinfo(np.int64).max
+_ADD = {1: add_reals, 2: add_squares}
+
+
+class RealSums(PaneValue):
+    """Sums of powers in doubled precision. Nothing is ever subtracted: what leaves a window leaves no trace."""
+
+    def __init__(self, spec: Real, log: PaneLog, _: pa.Schema) -> None:
+        super().__init__(spec, log)
+        self._column, self._add = spec.column, _ADD[spec.power]
+        self._values, self._prefix, self._suffix = (
+            (self.name(f"{kind}_high"), self.name(f"{kind}_low")) for kind in ("value", "prefix", "suffix")
+        )
+        for pair in (self._values, self._prefix, self._suffix):
+            for name in pair:
+                self.entries.add_column(name, np.float64, 0.0, kept=pair is self._values)
+
+    def _pair(self, names: tuple[str, str]) -> Pair:
+        return self.entries[names[0]], self.entries[names[1]]
+
+    def add(self, rows: Rowset) -> None:
+        values, slots = rows.known(self._column)
+        self._add(slots, reals(values), *self._pair(self._values))
+
+    def scan(self, scan: Scan) -> None:
+        values = self._pair(self._values)
+        prefix_reals(self.entries["back"], scan.open, scan.begin, *values, *self._pair(self._prefix))
+        suffix_reals(self.entries["ahead"], scan.done, *values, *self._pair(self._suffix))
+
+    def close(self, closing: Closing) -> Pair:
+        high, low = np.empty(len(closing.heads)), np.empty(len(closing.heads))
+        ends = (closing.rows, closing.cuts, closing.heads, closing.tails)
+        join_reals(*ends, *self._pair(self._suffix), *self._pair(self._prefix), high, low)
+        return high, low
+
+
+class Extremes(PaneValue):
+    """The least word of each entry; `_flip` turns words so that the greatest becomes the least."""
+
+    def __init__(self, spec: OfColumn, log: PaneLog, codec: Codec, flip: int) -> None:
+        super().__init__(spec, log)
+        self._column, self._codec, self._flip = spec.column, codec, np.int64(flip)
+        self._value, self._prefix, self._suffix = (self.name(k) for k in ("value", "prefix", "suffix"))
+        for name in (self._value, self._prefix, self._suffix):
+            self.entries.add_column(name, np.int64, _GREATEST, kept=name == self._value)
+        codec.on_relabel(self._relabel)
+
+    def _relabel(self, new: Any) -> None:
+        """The codec's words have moved, in the same order."""
+        for name in (self._value, self._prefix, self._suffix):
+            words = self.entries[name]
+            self.entries.rewrite(
+                name, np.where(words == _GREATEST, words, new(words ^ self._flip) ^ self._flip)
+            )
+
+    def add(self, rows: Rowset) -> None:
+        values, slots = rows.known(self._column)
+        words = self._codec.encode(values) ^ self._flip
+        keep_least(slots, words, self.entries[self._value])
+
+    def scan(self, scan: Scan) -> None:
+        value, prefix, suffix = (self.entries[n] for n in (self._value, self._prefix, self._suffix))
+        prefix_least(self.entries["back"], scan.open, scan.begin, value, prefix)
+        suffix_least(self.entries["ahead"], scan.done, value, suffix)
+
+    def close(self, closing: Closing) -> pa.Array:
+        out = np.empty(len(closing.heads), np.int64)
+        ends = (closing.rows, closing.cuts, closing.heads, closing.tails)
+        join_least(*ends, self.entries[self._suffix], self.entries[self._prefix], out)
+        return self._codec.decode(out ^ self._flip)
+
+    def words(self) -> Ints:
+        """The words in use."""
+        return np.asarray(self.entries[self._value] ^ self._flip, np.int64)

@@ -1,0 +1,120 @@
+"""How many different values a window has: entries of (group, value) pairs, in the same panes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.flow.columns import Buffer
+from headrace.flow.groups import GroupIndex
+from headrace.flow.state import Part
+from headrace.kernels.aggregate_panes import count_pairs
+from headrace.kernels.hashing import EMPTY
+from headrace.operators.accumulators.numbers import Ints
+from headrace.operators.accumulators.pane_values import Mask, PaneValue, Rowset
+from headrace.operators.accumulators.panes import Closing, PaneLog
+from headrace.operators.accumulators.specs import Distinct
+from headrace.schema import Schema
+
+
+class DistinctCounts(PaneValue):
+    """A pair is in a window while one of its entries is; pairs without entries are forgotten."""
+
+    def __init__(self, spec: Distinct, log: PaneLog, below: Schema) -> None:
+        super().__init__(spec, log)
+        self._column, self._outer = spec.column, log
+        self._schema = pa.schema([("group", pa.int64()), below.field(spec.column).with_name("value")])
+        self._pairs = GroupIndex(self._schema)
+        self._log = PaneLog(log.spec)
+        self._roomy = 0
+        self._forget_derived()
+
+    def _forget_derived(self) -> None:
+        """Count nothing as entered: all of it follows from the entries."""
+        self._entered = self._left = self._log.entries.base
+        self._group, self._live, self._counts = Buffer(np.int64), Buffer(np.int64), Buffer(np.int64)
+
+    def add(self, rows: Rowset) -> None:
+        values, _ = rows.known(self._column)
+        kept = rows.known_rows(self._column)
+        codes, times = (rows.codes, rows.times) if kept is None else (rows.codes[kept], rows.times[kept])
+        pairs = self._pairs.codes([pa.array(codes), values], len(codes))
+        self._log.take(times, pairs, len(self._pairs))
+
+    def close(self, closing: Closing) -> Ints:
+        self._grow()
+        entries, base = self._log.entries, self._log.entries.base
+        out = np.empty(len(closing.codes), np.int64)
+        state = np.array([self._log.panes, self._entered - base, self._left - base], np.int64)
+        entered, left = count_pairs(
+            entries["code"],
+            entries["pane"],
+            np.asarray(self._group.view, np.int64),
+            closing.windows,
+            closing.rows,
+            state,
+            closing.codes,
+            self._live.view,
+            self._counts.view,
+            out,
+        )
+        self._entered, self._left = base + entered, base + left
+        return out
+
+    def _grow(self) -> None:
+        """Have a place for every pair and group."""
+        old, pairs = len(self._group), len(self._pairs)
+        if old < pairs:
+            groups = self._pairs.keys.take(np.arange(old, pairs))[0].to_numpy()
+            self._group.append(groups)
+            self._live.extend(pairs - old)[:] = 0
+        size = self._outer.groups
+        if len(self._counts) < size:
+            self._counts.extend(size - len(self._counts))[:] = 0
+
+    def drop(self) -> None:
+        self._log.entries.drop_before(self._left)
+        if len(self._pairs) > self._roomy + max(1024, len(self._log.entries) // 16):
+            self._rebuild(None)
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        self._rebuild(new)
+
+    def _rebuild(self, new: Ints | None) -> None:
+        """Keep the pairs that have entries, their groups under new codes."""
+        held = self._log.held()
+        kept = np.flatnonzero(held)
+        group, values = self._pairs.keys.take(kept)
+        groups = group if new is None else pa.array(new[group.to_numpy()])
+        moved = np.full(len(held), EMPTY, np.int64)
+        moved[kept] = np.arange(len(kept))
+        self._pairs.compact(np.zeros(len(self._pairs), np.bool_))
+        self._pairs.keys.append(pa.RecordBatch.from_arrays([groups, values], schema=self._schema))
+        self._pairs.compact(np.ones(len(kept), np.bool_))
+        self._log.remap(moved, held)
+        self._forget_derived()
+        self._roomy = 2 * len(kept)
+
+    def state(self) -> dict[str, Part]:
+        return {"pairs": self._pairs, "pair_panes": _PairPanes(self)}
+
+
+class _PairPanes:
+    """The entries of pairs as a part: what follows from them is counted anew after a restore."""
+
+    def __init__(self, owner: DistinctCounts) -> None:
+        self._owner = owner
+        self._log = owner._log
+
+    def bytes(self) -> int:
+        return self._log.bytes()
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        return self._log.changes(full)
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        self._log.apply(chunk)
+        self._owner._forget_derived()

@@ -1,0 +1,72 @@
+"""The partial values that aggregate functions are made of: what is kept, not how.
+
+Functions share them: `avg(x)`, `sum(x)` and `stddev(x)` keep one real sum of x between them. Each operator
+has a table from the type of a spec to what keeps it, by pane or by instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows. Found: int64."""
+
+
+@dataclass(frozen=True)
+class OfColumn:
+    """A partial value of one column."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Nulls(OfColumn):
+    """How many nulls; most columns have none, which costs nothing. Found: int64, or 0 where there are none."""
+
+
+@dataclass(frozen=True)
+class Whole(OfColumn):
+    """The exact sum of whole numbers, as `limbs` int64 sums.
+
+    One limb: the number itself, modulo 2^64. More: its 32-bit pieces, low ones unsigned, so that
+    2^31 rows add up with no overflow. Found: a tuple of int64.
+    """
+
+    limbs: int = 1
+
+
+@dataclass(frozen=True)
+class Real(OfColumn):
+    """The sum of the `power`-th powers as float64 in doubled precision. Found: (high, low), see `rounded`."""
+
+    power: int = 1
+
+
+@dataclass(frozen=True)
+class Least(OfColumn):
+    """The least value, NaN being the greatest. Found: an Arrow array, undefined where all are null."""
+
+
+@dataclass(frozen=True)
+class Greatest(OfColumn):
+    """The greatest value, NaN being the greatest. Found: an Arrow array, undefined where all are null."""
+
+
+@dataclass(frozen=True)
+class First(OfColumn):
+    """The value of the earliest row, null or not. Found: an Arrow array."""
+
+
+@dataclass(frozen=True)
+class Last(OfColumn):
+    """The value of the latest row, null or not. Found: an Arrow array."""
+
+
+@dataclass(frozen=True)
+class Distinct(OfColumn):
+    """How many different values. Found: int64."""
+
+
+Spec = Rows | OfColumn

@@ -1,0 +1,158 @@
+"""Grouped aggregates over sliding windows, from panes: rows are gone once they are in their pane.
+
+Panes are those of paired windows (Krishnamurthy, Wu & Franklin, 2006): one or two a slide, whatever the range.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.flow.batch import Batch, Times, concat
+from headrace.flow.groups import GroupIndex
+from headrace.flow.state import Part
+from headrace.kernels.aggregate_panes import keep_least
+from headrace.operators.accumulators.pane_table import pane_values
+from headrace.operators.accumulators.pane_values import Rowset
+from headrace.operators.accumulators.panes import Closing, PaneLog
+from headrace.operators.accumulators.recipes import all_needs, recipe
+from headrace.operators.accumulators.specs import First, Last
+from headrace.operators.content_order import by_content
+from headrace.operators.contract import Waiting
+from headrace.plan.nodes import SlidingAggregate
+from headrace.plan.order import keeps_arrival_order
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+_SPARE = 1024
+
+
+class SlidingAggregateOperator(Waiting):
+    """Answers each window once, at its last tick; groups without rows in it are absent.
+
+    A row costs one probe and one addition per partial value; an answer costs its rows; an entry of a pane is
+    touched a constant number of times, however many windows it is in. State: one entry per group and pane.
+    """
+
+    def __init__(self, plan: SlidingAggregate) -> None:
+        super().__init__()
+        below = plan.input.schema
+        self._plan, self._schema = plan, plan.schema
+        self._groups = GroupIndex(pa.schema([below.field(k) for k in plan.keys]))
+        self._log = PaneLog(plan.window)
+        self._recipes = [recipe(call, below) for call in plan.calls]
+        specs = all_needs(self._recipes)
+        self._log.entries.add_column("arrival", np.int64, MAX_TIME, kept=False)
+        self._values, self._codecs = pane_values(specs, self._log, below)
+        positional = any(isinstance(s, (First, Last)) for s in specs)
+        self._sorts = positional and not keeps_arrival_order(plan.input)
+        self._pending: list[Batch] = []
+        self._measured = False
+        self._roomy = 0
+
+    # ------------------------------------------------------------------------------------------ rows in
+
+    def ingest(self, input: int, batch: Batch) -> None:
+        if self._sorts:
+            self._pending.append(batch)
+        else:
+            self._take_in(batch)
+
+    def _take_in(self, batch: Batch) -> None:
+        """Pre-aggregate rows into their panes; simultaneous rows are in their order by now."""
+        batch = self._in_windows(batch)
+        if not len(batch):
+            return
+        keys = [batch.data.column(k) for k in self._plan.keys]
+        codes = self._groups.codes(keys, len(batch))
+        fresh = len(self._log.entries)
+        slots = self._log.take(batch.start, codes, len(self._groups))
+        rows = Rowset(batch.start, codes, slots, fresh, batch.data)
+        for value in self._values:
+            value.add(rows)
+        if batch.arrival is not None:
+            self._measured = True
+            keep_least(slots, ~batch.arrival, self._log.entries["arrival"])
+
+    def _in_windows(self, batch: Batch) -> Batch:
+        """Without the rows that fall between two windows, where the range is less than the slide."""
+        size, slide = self._plan.window.size, self._plan.window.slide
+        return batch if size >= slide else batch.filter(batch.start % slide >= slide - size)
+
+    # -------------------------------------------------------------------------------------- windows out
+
+    def due(self) -> int:
+        return self._log.due()
+
+    def map_heartbeat(self, heartbeat: int) -> int:
+        """Nothing comes out between two ticks: the output's heartbeat is just before the next one."""
+        if heartbeat in (MIN_TIME, MAX_TIME):
+            return heartbeat
+        slide = self._plan.window.slide
+        return max(heartbeat, min(MAX_TIME, ((heartbeat + 1) // slide + 1) * slide - 2))
+
+    def answer(self, frontier: int) -> Batch | None:
+        if self._pending:
+            self._take_in(by_content(concat(self._pending)))
+            self._pending = []
+        closed = False
+        while (step := self._log.close(frontier)) is not None:
+            scan, closing = step
+            for value in self._values:
+                value.scan(scan)
+            self.emit(self._finish(closing))
+            closed = True
+        if closed:
+            self._forget()
+        return None
+
+    def _finish(self, closing: Closing) -> Batch:
+        window = self._plan.window
+        found = {value.spec: value.close(closing) for value in self._values}
+        ends = np.repeat(closing.windows * window.slide, np.diff(closing.rows))
+        columns = self._groups.keys.take(closing.codes) + [r.make(found) for r in self._recipes]
+        if self._plan.bounds:
+            columns += [pa.array(ends - window.size), pa.array(ends)]
+        data = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        arrival = ~self._log.entries["arrival"][closing.tails] if self._measured else None
+        return Batch(data, ends - 1, _plus(ends - 1, window.slide), None, arrival)
+
+    # -------------------------------------------------------------------------------------------- state
+
+    def _forget(self) -> None:
+        """Forget panes that are over, and now and then the groups and values that only they had."""
+        self._log.drop()
+        for value in self._values:
+            value.drop()
+        entries = len(self._log.entries)
+        if len(self._groups) > self._roomy + max(_SPARE, entries // 16):
+            self._forget_groups()
+        for column, codec in self._codecs.items():
+            if codec.crowded(entries):
+                codec.forget_except(self._words(column))
+
+    def _forget_groups(self) -> None:
+        keep = self._log.held()
+        if not keep.all():
+            new = self._groups.compact(keep)
+            self._log.remap(new, keep)
+            for value in self._values:
+                value.remap(new, keep)
+        self._roomy = 2 * int(np.count_nonzero(keep))
+
+    def _words(self, column: str) -> Times:
+        used = [v.words() for v in self._values if getattr(v.spec, "column", None) == column]
+        return np.concatenate([w for w in used if w is not None])
+
+    def state(self) -> dict[str, Part]:
+        parts: dict[str, Part] = {"groups": self._groups}
+        for column, codec in self._codecs.items():
+            parts |= {f"{column}/{name}": part for name, part in codec.state().items()}
+        parts["panes"] = self._log
+        for value in self._values:
+            parts |= {value.name(name): part for name, part in value.state().items()}
+        return parts
+
+
+def _plus(times: Times, ticks: int) -> Times:
+    """`times + ticks`, held inside the domain."""
+    return np.where(times > MAX_TIME - ticks, MAX_TIME, times + ticks)

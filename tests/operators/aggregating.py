@@ -1,0 +1,120 @@
+"""Wider rows than `headrace.testing.schemas` draws, for aggregates: more types, NaN, infinities, large numbers."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from headrace.operators.contract import Operator
+from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.schema import DataType, Schema
+from headrace.testing.contracts import Case, Given, Signed, Trial, assert_means, batch_of
+from headrace.testing.oracle import Element
+from headrace.testing.values import canonical_row
+from headrace.time.timestamp import MAX_TIME
+
+FLOATS = st.sampled_from([0.0, 0.1, 0.2, -0.3, 1e16, -1e16, 1.0, math.nan, math.inf, -math.inf, 123456.789])
+VALUES: dict[DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-3, 3) | st.sampled_from([2**57, 2**57 + 1, -(2**57)]),
+    pa.float64(): FLOATS,
+    pa.string(): st.sampled_from(["a", "b", "", "ab", "aa", "ä", "z"]),
+    pa.bool_(): st.booleans(),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint64(): st.integers(0, 5) | st.just(2**63 + 7),
+    pa.float32(): st.sampled_from([0.5, -0.25, math.nan, 1.0, math.inf]),
+    pa.decimal128(9, 2): st.integers(-500, 500).map(lambda n: Decimal(n).scaleb(-2)),
+    pa.decimal128(38, 3): st.sampled_from([-1, 0, 10**24, -(10**24) + 1, 7]).map(
+        lambda n: Decimal(n).scaleb(-3)
+    ),
+    pa.binary(): st.sampled_from([b"", b"x", b"xy"]),
+}
+NUMBERS = ("sum", "avg")
+SPREADS = ("variance", "var_pop", "stddev", "stddev_pop")
+COMPARED = ("count", "count_distinct", "min", "max")
+PLACED = ("first", "last")
+TAME = {pa.int8(), pa.decimal128(9, 2)}
+"""Types whose values are near enough to each other for the spread to be exact to nine digits."""
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    """A key and a value, or more."""
+    types = draw(st.lists(st.sampled_from(list(VALUES)), min_size=2, max_size=3))
+    return pa.schema(list(zip("abc", types, strict=False)))
+
+
+@st.composite
+def calls(draw: st.DrawFn, schema: Schema, placed: bool) -> tuple[AggregateCall, ...]:
+    """Some aggregates, each over a column that it takes."""
+    legal: list[tuple[str, str | None]] = [(f, n) for f in COMPARED + PLACED * placed for n in schema.names]
+    numeric = [f.name for f in schema if not (pa.types.is_boolean(f.type) or _is_text(f.type))]
+    legal += [(f, n) for f in NUMBERS for n in numeric if (f, schema.field(n).type) != ("sum", pa.uint64())]
+    legal += [(f, n) for f in SPREADS for n in numeric if schema.field(n).type in TAME]
+    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=4))
+    return tuple(AggregateCall(f"{f}_{i}", f, name) for i, (f, name) in enumerate(drawn))
+
+
+def _is_text(type: DataType) -> bool:
+    return bool(pa.types.is_string(type) or pa.types.is_binary(type))
+
+
+@st.composite
+def keys(draw: st.DrawFn, schema: Schema) -> tuple[str, ...]:
+    return tuple(draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True)))
+
+
+@st.composite
+def happenings(draw: st.DrawFn, schema: Schema, most: int = 30) -> list[tuple[int, tuple[Any, ...]]]:
+    """Rows with times, in order, many of them simultaneous, some far apart."""
+    nullable = draw(st.booleans())
+    columns = [VALUES[f.type] | st.none() if nullable else VALUES[f.type] for f in schema]
+    times = st.integers(-6, 12) | st.sampled_from([-1000, 10**6, 10**15])
+    drawn = draw(st.lists(st.tuples(times, st.tuples(*columns)), min_size=1, max_size=most))
+    return [
+        (t, canonical_row(_fit(v, f.type) for v, f in zip(row, schema, strict=True)))
+        for t, row in sorted(drawn, key=lambda e: e[0])
+    ]
+
+
+def _fit(value: Any, type: DataType) -> Any:
+    return value
+
+
+@st.composite
+def streams(draw: st.DrawFn, schema: Schema) -> tuple[Plan, Any, Any]:
+    """A source, or another stream, whose simultaneous rows then go by content."""
+    happened = draw(happenings(schema))
+    batch = batch_of([Signed(row, t) for t, row in happened], schema)
+    if draw(st.booleans()):
+        return Given("s", schema, relation=False), batch, [Element(row, t, t) for t, row in happened]
+    return Source("s", schema), batch, [(t, dict(zip(schema.names, row, strict=True))) for t, row in happened]
+
+
+@st.composite
+def relations(draw: st.DrawFn, schema: Schema, withdraws: bool) -> tuple[Plan, Any, Any]:
+    """A relation: ends declared at the start, or later by a withdrawal, or never."""
+    elements: list[Element] = []
+    signed: list[Signed] = []
+    kinds = ["declared", "open", *["withdrawn", "cut"] * withdraws]
+    for time, row in draw(happenings(schema)):
+        end, kind = time + draw(st.integers(1, 9)), draw(st.sampled_from(kinds))
+        told = {"declared": end, "cut": end + draw(st.integers(1, 5))}.get(kind, MAX_TIME)
+        signed.append(Signed(row, time, told))
+        if kind in ("withdrawn", "cut"):
+            signed.append(Signed(row, end, told, -1))
+        elements.append(Element(row, time, MAX_TIME if kind == "open" else end))
+    return Given("r", schema), batch_of(signed, schema), elements
+
+
+def check(build: Callable[[Any], Operator], plan: Plan, below: tuple[Plan, Any, Any], seed: int) -> Trial:
+    """Run the operator in some way and compare with the oracle."""
+    case = Case(plan, (below[1],), {below[0].name: below[2]})  # type: ignore[attr-defined]
+    trial = Trial(build, case, random.Random(seed).randrange)
+    assert_means(trial.run(), case)
+    return trial
