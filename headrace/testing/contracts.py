@@ -28,7 +28,7 @@ from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 LIMITS = (1000, 1, 2, 7)
-PATIENCE = 5000
+PATIENCE = 400
 
 
 @dataclass(frozen=True)

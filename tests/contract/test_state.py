@@ -1,0 +1,115 @@
+"""What an operator holds follows what is live: when everything has expired, nearly nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.flow.arc import Arc
+from headrace.flow.batch import Batch
+from headrace.flow.state import encode
+from headrace.operators.contract import Operator
+from headrace.operators.distinct import DistinctOperator
+from headrace.operators.except_ import ExceptOperator
+from headrace.operators.join import JoinOperator
+from headrace.operators.rows_window import OrderedRowsWindowOperator, RowsWindowOperator
+from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
+from headrace.operators.union import UnionOperator
+from headrace.operators.window import WindowOperator
+from headrace.plan import nodes
+from headrace.plan.nodes import Plan, Source, Window
+from headrace.plan.windows import Range, Rows
+from headrace.testing.contracts import Given
+from headrace.time.punctuation import heartbeat
+from headrace.time.timestamp import MAX_TIME
+
+COUNT = 6000
+SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("s", pa.string())])
+OTHER = pa.schema([pa.field("l", pa.int64()), pa.field("t", pa.string())])
+LEFT, RIGHT, SOURCE = Given("left", SCHEMA), Given("right", OTHER), Source("s", SCHEMA)
+
+Build = Callable[[Any], Operator]
+PLANS: dict[str, tuple[Build, Plan]] = {
+    "distinct": (DistinctOperator, nodes.Distinct(LEFT)),
+    "except": (ExceptOperator, nodes.Except(LEFT, RIGHT)),
+    "istream": (IStreamOperator, nodes.IStream(LEFT)),
+    "dstream": (DStreamOperator, nodes.DStream(LEFT)),
+    "rstream": (RStreamOperator, nodes.RStream(LEFT, 1000)),
+    "join": (JoinOperator, nodes.Join(LEFT, RIGHT, ("k",), ("l",))),
+    "union": (UnionOperator, nodes.Union((LEFT, RIGHT))),
+    "rows": (RowsWindowOperator, Window(SOURCE, Rows(10))),
+    "partitions": (OrderedRowsWindowOperator, Window(Given("s", SCHEMA, False), Rows(2, ("s",)))),
+}
+
+
+def rows(schema: pa.Schema, contents: Sequence[int], size: int | None) -> Batch:
+    columns = [pa.array(contents, pa.int64()), pa.array([f"name {c % 5}" for c in contents])]
+    start = np.arange(len(contents), dtype=np.int64)
+    end = None if size is None else start + size
+    return Batch(pa.RecordBatch.from_arrays(columns, schema=schema), start, end)
+
+
+def pass_through(build: Build, plan: Plan, size: int) -> tuple[Operator, int, int]:
+    """Feed everything in pieces, then end; gives the operator, its greatest state, the size of its input."""
+    inputs = [rows(b.schema, range(COUNT), size if b.is_relation else None) for b in plan.inputs]
+    operator, arcs = build(plan), [Arc() for _ in inputs]
+    operator.connect(arcs)
+    peak = 0
+    for begin in range(0, COUNT, 50):
+        for arc, batch in zip(arcs, inputs, strict=True):
+            arc.append(batch.slice(begin, begin + 50))
+        operator.execute(1000)
+        peak = max(peak, operator.state_bytes())
+    for arc in arcs:
+        arc.punctuate(heartbeat(MAX_TIME))
+    while operator.more:
+        operator.execute(1000)
+    operator.execute(1000)
+    return operator, peak, sum(batch.bytes() for batch in inputs)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_state_follows_what_is_live(name: str) -> None:
+    """At no time are more than a few hundred rows valid, and none at the end."""
+    operator, peak, whole = pass_through(*PLANS[name], size=100)
+    assert peak < whole / 2
+    assert operator.state_bytes() < 50_000
+
+
+@pytest.mark.parametrize("name", ["distinct", "except", "dstream", "istream", "rstream"])
+def test_state_is_given_back_after_a_burst(name: str) -> None:
+    """Everything is valid at once, then nothing is."""
+    operator, peak, whole = pass_through(*PLANS[name], size=COUNT)
+    assert peak > whole / 2
+    assert operator.state_bytes() < 50_000
+
+
+@pytest.mark.parametrize("name", ["distinct", "dstream"])
+def test_an_incremental_snapshot_costs_the_change(name: str) -> None:
+    build, plan = PLANS[name]
+    operator = build(plan)
+    assert isinstance(operator, (DistinctOperator, DStreamOperator))
+    everything = rows(SCHEMA, range(COUNT), COUNT)
+    feed(operator, everything.slice(0, COUNT - 60))
+    full = chunk_sizes(operator, full=True)
+    feed(operator, everything.slice(COUNT - 60, COUNT))
+    assert chunk_sizes(operator, full=False) <= 0.05 * full
+
+
+def feed(operator: DistinctOperator | DStreamOperator, batch: Batch) -> None:
+    operator.ingest(0, batch)
+    operator.answer(batch.last)
+
+
+def chunk_sizes(operator: Operator, full: bool) -> int:
+    return sum(len(encode(part.changes(full))) for part in operator.state().values())
+
+
+def test_the_range_of_a_window_is_no_state() -> None:
+    """Windows write ends into rows and hold nothing."""
+    _, peak, _ = pass_through(WindowOperator, Window(SOURCE, Range(10**6)), size=1)
+    assert peak == 0
