@@ -69,7 +69,14 @@ def _nonzero(call: Call) -> Vector:
     if isinstance(divisor, Constant):
         return lambda datum: datum
     is_zero, zero, of = arrow.function("equal"), pa.scalar(0, divisor.type), divisor.type
-    return lambda datum: arrow.null_where(is_zero(datum, zero), of, datum)
+
+    def run(divisors: pa.Array) -> Datum:
+        found = arrow.values(divisors) == 0
+        if divisors.null_count:
+            found &= arrow.validity(divisors)
+        return arrow.null_where(is_zero(divisors, zero), of, divisors) if found.any() else divisors
+
+    return run
 
 
 def _divide(call: Call) -> Vector:
@@ -83,7 +90,9 @@ def _modulo(call: Call) -> Vector:
     """NumPy's C remainder, on views; Arrow before 24 has none."""
     if family(call.type) == "decimal":
         return arrow.rowwise(call)
-    of = call.type
+    of, divisor = call.type, call.args[1]
+    if isinstance(divisor, Constant):
+        return _modulo_by(of, of.to_pandas_dtype()(divisor.value))
 
     def run(left: Datum, right: Datum) -> pa.Array:
         numerator, keep = arrow.operand(left)
@@ -96,6 +105,22 @@ def _modulo(call: Call) -> Vector:
     return run
 
 
+def _modulo_by(of: pa.DataType, divisor: Any) -> Vector:
+    """The remainder by a constant that is not zero."""
+
+    def run(left: pa.Array, _: Datum) -> pa.Array:
+        with np.errstate(invalid="ignore"):
+            found = np.fmod(arrow.values(left), divisor)
+        return arrow.from_numpy(of, found, arrow.validity(left)) if left.null_count else pa.array(found)
+
+    return run
+
+
+def _negative(value: Any) -> Any:
+    """Python's own minus would round decimals to 28 digits."""
+    return value.copy_negate() if isinstance(value, Decimal) else -value
+
+
 def _negate(call: Call) -> Vector:
     return NEGATIONS[family(call.type)](call)
 
@@ -106,7 +131,7 @@ NEGATIONS: Final[dict[str, Callable[[Call], Vector]]] = {
     "integer": guarded(arrow.direct("negate_checked")),
 }
 Digits = tuple[int, int]
-NEGATE: Final = Kernel("-", lambda of, value: FIT[family(of)](of, -value), _negate)
+NEGATE: Final = Kernel("-", lambda of, value: FIT[family(of)](of, _negative(value)), _negate)
 
 
 def _whole(of: pa.DataType) -> int:
@@ -147,6 +172,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "/": Kernel("divide", _naive_unless_zero(lambda left, right: _wide("divide", left, right)), _divide),
     "%": Kernel("modulo", _naive_unless_zero(_remainder), _modulo),
 }
+DIVISIONS: Final = frozenset({"divide", "modulo"})
 PYTHON: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "add": lambda left, right: left + right,
     "subtract": lambda left, right: left - right,
@@ -184,10 +210,16 @@ def arithmetic(op: str, left: Bound, right: Bound) -> Bound:
     kernel = KERNELS[op]
     if pa.types.is_decimal(of):
         left, right = _as_decimal(left), _as_decimal(right)
-        return call(kernel, (left, right), decimal_type(*SCALES[kernel.name](left.type, right.type)))
+        return _call(kernel, left, right, decimal_type(*SCALES[kernel.name](left.type, right.type)))
     if op == "/" or pa.types.is_null(of):
         of = pa.float64()
-    return call(kernel, (cast(left, of), cast(right, of)), of)
+    return _call(kernel, cast(left, of), cast(right, of), of)
+
+
+def _call(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
+    """The call; by a constant zero it is NULL, so that lowerings meet none."""
+    by_zero = kernel.name in DIVISIONS and isinstance(right, Constant) and right.value == 0
+    return Constant(None, of) if by_zero else call(kernel, (left, right), of)
 
 
 def negate(operand: Bound) -> Bound:

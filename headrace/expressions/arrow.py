@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,17 @@ def cast_to(of: pa.DataType) -> Vector:
     return function("cast", pc.CastOptions.unsafe(of))
 
 
+@cache
+def dtype_of(of: pa.DataType) -> np.dtype[Any]:
+    """The NumPy type of the same bits; Arrow's own answer for a zoned timestamp needs pandas."""
+    return np.dtype(f"M8[{of.unit}]") if pa.types.is_timestamp(of) else np.dtype(of.to_pandas_dtype())
+
+
 def values(array: pa.Array) -> npt.NDArray[Any]:
     """A zero-copy view of the values of a fixed-width array; what stands in a null slot is arbitrary."""
     if array.null_count:
-        buffers = array.buffers()
-        array = pa.Array.from_buffers(array.type, len(array), [None, buffers[1]], 0, array.offset)
+        dtype = dtype_of(array.type)
+        return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
     found: npt.NDArray[Any] = array.to_numpy()
     return found
 
@@ -75,7 +82,7 @@ def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 def from_numpy(of: pa.DataType, found: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> pa.Array:
     """The array with `found` where `valid`, and NULL elsewhere."""
-    return pa.array(found, of, mask=~valid)
+    return pa.array(found, of) if valid.all() else pa.array(found, of, mask=~valid)
 
 
 def operand(datum: Datum) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

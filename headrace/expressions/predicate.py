@@ -103,7 +103,7 @@ def _against(op: str, index: int, constant: Any, floating: bool) -> Predicate:
         if inverted:
             np.logical_not(found, found)
         if column.null_count:
-            found &= arrow.validity(column)
+            np.logical_and(found, arrow.validity(column), found)
         return found
 
     return run

@@ -54,6 +54,11 @@ def _power(of: pa.DataType, base: float, exponent: float) -> float:
         return math.nan if base else math.copysign(math.inf, base if odd else 1.0)
 
 
+def _magnitude(value: Any) -> Any:
+    """Python's own abs would round decimals to 28 digits."""
+    return value.copy_abs() if isinstance(value, Decimal) else abs(value)
+
+
 def _sign(of: pa.DataType, value: float) -> float:
     return math.copysign(1.0, value) if value and not math.isnan(value) else value
 
@@ -109,8 +114,10 @@ def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRu
     def lower(call: Call) -> Vector:
         plain = arrow.function(arrow_name, pc.ElementWiseAggregateOptions(skip_nulls=True))
         careful = arrow.rowwise(call)
+        if family(call.type) == "boolean" or getattr(call.type, "tz", None):
+            return careful
         if family(call.type) != "float":
-            return careful if family(call.type) == "boolean" else plain
+            return plain
         return lambda *args: (careful if any(map(_has_nan, args)) else plain)(*args)
 
     return FunctionRule(name, in_common, Kernel(name, naive, lower, strict=False), 2, None)
@@ -128,7 +135,9 @@ ROWS: Final[tuple[Rule, ...]] = (
         "abs",
         takes(any_number),
         Kernel(
-            "abs", lambda of, value: FIT[family(of)](of, abs(value)), guarded(arrow.direct("abs_checked"))
+            "abs",
+            lambda of, value: FIT[family(of)](of, _magnitude(value)),
+            guarded(arrow.direct("abs_checked")),
         ),
     ),
     FunctionRule("sqrt", DOUBLE, Kernel("sqrt", _total(math.sqrt), arrow.direct("sqrt"))),

@@ -25,9 +25,9 @@ from headrace.expressions.scope import Rule
 from headrace.expressions.types import MAX_PRECISION, family
 from headrace.expressions.values import WIDE, as_float, in_range
 
-SAFE_SCALED: Final = 2.0**40
+SAFE_SCALED: Final = 2.0**31
 """Below this a scaled value is wrong by less than `NEAR`."""
-NEAR: Final = 1e-3
+NEAR: Final = 1e-6
 FAST_DIGITS: Final = range(16)
 
 

@@ -1,0 +1,182 @@
+"""Each function against values that Spark documents, on both evaluators; then the table itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from headrace.errors import ExpressionError
+from headrace.expressions import FUNCTIONS, col, compile, evaluate, fn, lit, register
+
+STAMP = dt.datetime(2009, 7, 30, 4, 17, 52, 123456)
+NAN = math.nan
+FIXTURES = {
+    "abs": [((-5,), 5), ((-1.5,), 1.5), ((Decimal("-1.2"),), Decimal("1.2"))],
+    "round": [((2.5, 0), 3.0), ((-2.5, 0), -3.0), ((2.675, 2), 2.68), ((25, -1), 30), ((1.4,), 1.0)],
+    "floor": [((-0.1,), -1), ((5,), 5), ((Decimal("3.7"),), Decimal(3)), ((NAN,), None)],
+    "ceil": [((-0.1,), 0), ((3.1,), 4), ((Decimal("99.9"),), Decimal(100))],
+    "sqrt": [((4,), 2.0), ((-1.0,), NAN)],
+    "exp": [((0,), 1.0), ((1000.0,), math.inf)],
+    "ln": [((1,), 0.0), ((0,), None), ((-1.0,), None)],
+    "log10": [((10,), 1.0), ((0.0,), None)],
+    "power": [((2, 3), 8.0), ((0.0, -1.0), math.inf), ((-8.0, 1 / 3), NAN)],
+    "mod": [((7, 3), 1), ((-7, 3), -1), ((7, 0), None)],
+    "sign": [((40,), 1.0), ((-2.5,), -1.0), ((0,), 0.0)],
+    "greatest": [((10, 9, 2, 4, 3), 10), ((1, None), 1), ((1.0, NAN), NAN), (("a", "b"), "b")],
+    "least": [((10, 9, 2, 4, 3), 2), ((1.0, NAN), 1.0)],
+    "nullif": [((2, 2), None), ((2, 3), 2)],
+    "if": [((True, "a", "b"), "a"), ((False, 1, 2.5), 2.5)],
+    "coalesce": [((None, 1, None), 1)],
+    "ifnull": [((None, 2.5), 2.5)],
+    "upper": [(("SparkSql",), "SPARKSQL"), (("straße",), "STRASSE")],
+    "lower": [(("SparkSql",), "sparksql"), (("ÄÖ",), "äö")],
+    "length": [(("Spark SQL ",), 10), (("é",), 1)],
+    "substring": [
+        (("Spark SQL", 5), "k SQL"),
+        (("Spark SQL", -3), "SQL"),
+        (("Spark SQL", 5, 1), "k"),
+        (("Spark SQL", 0, 2), "Sp"),
+        (("abc", -5, 3), "a"),
+    ],
+    "trim": [(("    SparkSQL   ",), "SparkSQL"), (("SSparkSQLS", "SL"), "parkSQ")],
+    "ltrim": [(("  x ",), "x ")],
+    "rtrim": [((" x  ",), " x")],
+    "concat": [(("Spark", "SQL"), "SparkSQL"), (("a", 1, 2.0), "a12.0"), (("a", None), None)],
+    "replace": [(("ABCabc", "abc", "DEF"), "ABCDEF"), (("abc", "b"), "ac"), (("abc", "", "x"), "abc")],
+    "starts_with": [(("Spark SQL", "Spark"), True), (("Spark SQL", "SQL"), False)],
+    "ends_with": [(("Spark SQL", "SQL"), True)],
+    "contains": [(("Spark SQL", "k S"), True), (("Spark SQL", "x"), False)],
+    "split_part": [
+        (("11.12.13", ".", 3), "13"),
+        (("11.12.13", ".", -1), "13"),
+        (("11.12.13", ".", 5), ""),
+        (("11.12.13", ".", 0), None),
+        (("abc", "", 1), "abc"),
+    ],
+    "regexp_extract": [
+        (("100-200", r"(\d+)-(\d+)", 1), "100"),
+        (("100-200", r"(\d+)-(\d+)", 0), "100-200"),
+        (("foo", r"(\d+)"), ""),
+        (("100-200", r"(\d+)", 4), None),
+    ],
+    "reverse": [(("Spark SQL",), "LQS krapS")],
+    "lpad": [(("hi", 5, "??"), "???hi"), (("hi", 1, "??"), "h"), (("hi", 4), "  hi"), (("hi", 3, ""), "hi")],
+    "rpad": [(("hi", 5, "??"), "hi???"), (("hi", 1, "x"), "h"), (("hi", 4, "x"), "hixx")],
+    "year": [((STAMP,), 2009), ((dt.date(2016, 7, 30),), 2016), (("2016-07-30",), 2016)],
+    "month": [((STAMP,), 7)],
+    "day": [((STAMP,), 30)],
+    "hour": [((STAMP,), 4), ((dt.date(2016, 7, 30),), 0)],
+    "minute": [((STAMP,), 17)],
+    "second": [((STAMP,), 52)],
+    "date_trunc": [
+        (("week", STAMP), dt.datetime(2009, 7, 27)),
+        (("MONTH", STAMP), dt.datetime(2009, 7, 1)),
+        (("quarter", STAMP), dt.datetime(2009, 7, 1)),
+        (("HOUR", STAMP), dt.datetime(2009, 7, 30, 4)),
+        (("century", STAMP), None),
+    ],
+    "unix_micros": [((dt.datetime(1970, 1, 1, 0, 0, 1),), 1000000)],
+    "unix_millis": [((dt.datetime(1969, 12, 31, 23, 59, 59, 999999),), -1)],
+    "unix_seconds": [((dt.datetime(1970, 1, 1, 0, 0, 1),), 1)],
+    "timestamp_micros": [
+        ((1230219000123123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123123)),
+        ((2**62,), None),
+    ],
+    "timestamp_millis": [((1230219000123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123000))],
+    "timestamp_seconds": [((1230219000,), dt.datetime(2008, 12, 25, 15, 30))],
+    "date_format": [
+        ((STAMP, "yyyy-MM-dd HH:mm:ss"), "2009-07-30 04:17:52"),
+        ((dt.date(2016, 4, 8), "yyyy"), "2016"),
+        ((STAMP, "dd.MM. 'o''clock' HH"), "30.07. o'clock 04"),
+    ],
+}
+CASES = [(name, args, expected) for name, cases in FIXTURES.items() for args, expected in cases]
+CONSTANT = {"round": (1,)}
+"""Which arguments of a function must be literals."""
+
+
+def column(value):
+    return lit(value) if value is None else col("x")
+
+
+@pytest.mark.parametrize(("name", "args", "expected"), CASES)
+@pytest.mark.parametrize("literal_tail", [True, False])
+def test_function(name, args, expected, literal_tail):
+    """The arguments as columns, and again with all but one as literals."""
+    first = next(at for at, each in enumerate(args) if each is not None) if name != "date_trunc" else 1
+    fixed = {at for at in range(len(args)) if literal_tail and at != first} | set(CONSTANT.get(name, ()))
+    columns = {f"c{at}": pa.array([each, None]) for at, each in enumerate(args) if at not in fixed}
+    call = fn(name, *(lit(each) if at in fixed else col(f"c{at}") for at, each in enumerate(args)))
+    batch = pa.record_batch(columns)
+    naive = [evaluate(call, row, batch.schema) for row in batch.to_pylist()]
+    compiled = compile(call, batch.schema)(batch).to_pylist()
+    assert repr(naive) == repr(compiled)
+    assert repr(compiled[0]) == repr(expected)
+
+
+def test_every_function_has_a_fixture():
+    names = {rule.name for rule in FUNCTIONS.values()}
+    assert names == set(FIXTURES)
+
+
+SCHEMA = pa.schema({"price": pa.int64(), "name": pa.string()})
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "place", "hint"),
+    [
+        (fn("uper", col("name")), "HR-E002", "uper(name)", "'upper'"),
+        (fn("upper", col("nme")), "HR-E001", "nme", "'name'"),
+        (fn("upper"), "HR-E003", "upper()", ""),
+        (fn("upper", col("price")), "HR-E004", "upper(price)", "CAST"),
+        (fn("abs", col("name")) + 1, "HR-E004", "abs(name)", "CAST"),
+        (fn("round", col("price"), col("price")), "HR-E011", "round(price, price)", "literal"),
+        (fn("regexp_extract", col("name"), "("), "HR-E012", "regexp_extract(name, '(')", ""),
+        (fn("date_format", col("name"), "QQ"), "HR-E012", "date_format(name, 'QQ')", "yyyy"),
+        (col("price").cast(pa.date32()), "HR-E005", "CAST(price AS date)", ""),
+    ],
+)
+def test_errors_say_what_where_and_what_to_do(expression, code, place, hint):
+    with pytest.raises(ExpressionError) as error:
+        expression.type(SCHEMA)
+    assert error.value.code == code
+    assert error.value.place == place
+    assert hint in error.value.hint
+
+
+def test_unknown_type_and_unfit_literal():
+    with pytest.raises(ExpressionError, match="HR-E006"):
+        col("price").cast("integr")
+    with pytest.raises(ExpressionError, match="HR-E007"):
+        lit(300, "tinyint")
+    with pytest.raises(ExpressionError, match="HR-E010"):
+        bool(col("price") > 1)
+
+
+def test_user_functions_see_arrays():
+    register("add_tax", pc.multiply, "double", replace=True)
+    batch = pa.record_batch({"price": [1.0, None, 3.0]})
+    call = fn("ADD_TAX", col("price"), lit(2.0))
+    try:
+        assert compile(call, batch.schema)(batch).to_pylist() == [2.0, None, 6.0]
+        assert evaluate(call, {"price": 2.0}) == 4.0
+        with pytest.raises(ExpressionError, match="HR-E014"):
+            register("add_tax", lambda price: price, "double")
+    finally:
+        del FUNCTIONS["add_tax"]
+
+
+def test_user_function_that_breaks_its_word_is_an_error():
+    own = dict(FUNCTIONS)
+    batch = pa.record_batch({"price": [1, 2]})
+    from headrace.expressions.functions.registry import register as enter
+
+    enter("short", lambda price: price.slice(1), "bigint", into=own)
+    with pytest.raises(ExpressionError, match="HR-E013"):
+        compile(fn("short", col("price")), batch.schema, own)(batch)
+    assert "short" not in FUNCTIONS
