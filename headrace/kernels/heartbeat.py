@@ -42,6 +42,15 @@ def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def
 
 
 @numba.njit(cache=True)
+def grouped(streams, group):  # type: ignore[no-untyped-def]
+    """The group of each arrival's source. A pass of its own, so that no branch waits for the table."""
+    found = np.empty(len(streams), np.int64)
+    for k in range(len(streams)):
+        found[k] = group[streams[k]]
+    return found
+
+
+@numba.njit(cache=True, inline="always")
 def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
     """The first position in `lo:hi` of the row whose clock is past `limit`."""
     mask = clock.shape[1] - 1
@@ -58,7 +67,7 @@ def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
     return lo
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, inline="always")
 def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
     """Append (at, time) to a staircase, or raise its last step if that has the same clock.
 
@@ -111,20 +120,55 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def mature_row(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
+    """Raise promises by what has come due in one staircase, and forget the steps no delay needs any more."""
+    clock, value, head, tail, _, cursor = rings
+    begin, delay, entry, target, delta = slots
+    mask = clock.shape[1] - 1
+    last = begin[row + 1] - 1
+    if last < begin[row] or cursor[last] == tail[row]:
+        return
+    for s in range(begin[row], last + 1):
+        to = find(clock, row, cursor[s], tail[row], minus(now, delay[s]))
+        if to > cursor[s]:
+            cursor[s] = to
+            time = value[row, (to - 1) & mask]
+            for e in range(entry[s], entry[s + 1]):
+                promise[target[e]] = max(promise[target[e]], minus(time, delta[e]))
+    head[row] = max(head[row], cursor[last] - 1)
+
+
+@numba.njit(cache=True)
+def mature(now, promise, rings, slots):  # type: ignore[no-untyped-def]
+    """Raise every promise by what has come due at `now`."""
+    for row in range(len(rings[3])):
+        mature_row(row, now, promise, rings, slots)
+
+
+@numba.njit(cache=True)
+def full(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
+    """Whether a staircase without room for a step is still more than half full after forgetting."""
+    mature_row(row, now, promise, rings, slots)
+    return 2 * (rings[3][row] - rings[2][row]) > rings[0].shape[1]
+
+
+@numba.njit(cache=True)
 def arrive(  # type: ignore[no-untyped-def]
-    start, streams, group, times, clocks, tick, timeout, state, spoken, promise, rings, slots, counted
+    start, streams, times, clocks, tick, timeout, state, spoken, promise, rings, slots, counted
 ):
     """Take arrivals from `start` on; stops, saying where, when a staircase is full."""
     clock, _, head, tail, top, _ = rings
     room = clock.shape[1]
     streams_n = len(promise)
     virtual = len(top) > streams_n
-    grouped = len(group) > 0
     for k in range(start, len(streams)):
-        j = group[streams[k]] if grouped else streams[k]
-        now, time = clocks[k], times[k]
-        if tail[j] - head[j] == room or (virtual and tail[streams_n + j] - head[streams_n + j] == room):
+        j, now, time = streams[k], clocks[k], times[k]
+        if tail[j] - head[j] == room and full(j, now, promise, rings, slots):
             return k
+        if virtual:
+            row = streams_n + j
+            if tail[row] - head[row] == room and full(row, now, promise, rings, slots):
+                return k
         if state[NEWEST] != MIN and minus(now, timeout) > state[LAST]:
             for s in range(streams_n):
                 promise[s] = max(promise[s], state[NEWEST])
@@ -139,26 +183,6 @@ def arrive(  # type: ignore[no-untyped-def]
         spoken[j] = now
         state[LAST] = now
     return len(streams)
-
-
-@numba.njit(cache=True)
-def mature(now, promise, rings, slots):  # type: ignore[no-untyped-def]
-    """Raise every promise by what has come due at `now`, and forget the steps no delay needs any more."""
-    clock, value, head, tail, _, cursor = rings
-    begin, delay, entry, target, delta = slots
-    mask = clock.shape[1] - 1
-    for row in range(len(tail)):
-        last = begin[row + 1] - 1
-        if last < begin[row] or cursor[last] == tail[row]:
-            continue
-        for s in range(begin[row], last + 1):
-            to = find(clock, row, cursor[s], tail[row], minus(now, delay[s]))
-            if to > cursor[s]:
-                cursor[s] = to
-                time = value[row, (to - 1) & mask]
-                for e in range(entry[s], entry[s + 1]):
-                    promise[target[e]] = max(promise[target[e]], minus(time, delta[e]))
-        head[row] = max(head[row], cursor[last] - 1)
 
 
 @numba.njit(cache=True)

@@ -39,9 +39,7 @@ class HeartbeatGenerator:
         ensure_progress(self.bounds)
         if tick < 1:
             raise TimeError("HR-T005", f"a wall-clock tick of {tick}", hint="use 1 for the clock's own tick")
-        self._group = (
-            bounds.group.astype(np.int32) if isinstance(bounds, Grouped) else np.zeros(0, dtype=np.int32)
-        )
+        self._group = _index(bounds.group if isinstance(bounds, Grouped) else np.zeros(0, dtype=np.int64))
         self._tick = tick
         self._steps = Staircases(lay_out(self.bounds), len(self.bounds.streams))
         self._now = MIN_TIME
@@ -60,7 +58,11 @@ class HeartbeatGenerator:
         """Arrivals in order: stream (or source) number, time, and clock (one for all, or one each)."""
         sources = len(self._group) or len(self.streams)
         s, x, c = batch(streams, times, clocks, sources, max(self._now, self._steps.last))
-        self._steps.arrive(s, self._group, x, c, self._tick, self._timeout)
+        if len(self._group):
+            from headrace.kernels.heartbeat import grouped
+
+            s = grouped(s, self._group)
+        self._steps.arrive(s, x, c, self._tick, self._timeout)
 
     def promise(self, stream: int, time: int) -> None:
         """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`."""
@@ -125,3 +127,11 @@ class HeartbeatGenerator:
     @property
     def _timeout(self) -> int:
         return NEVER if self.bounds.timeout is None else self.bounds.timeout
+
+
+def _index(group: Ints) -> npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
+    """The group of each source in as few bytes as will do: a small table is a fast table."""
+    greatest = int(group.max(initial=0))
+    if greatest < 1 << 8:
+        return group.astype(np.uint8)
+    return group.astype(np.uint16) if greatest < 1 << 16 else group.astype(np.uint32)

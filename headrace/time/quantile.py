@@ -47,7 +47,8 @@ class QuantileEstimator:
     A stream is judged by the quantile of all streams together: by its own where that is smaller and it has
     shown the 1/ε rows that it takes to know, and by its own where it is surely later. "Surely" is its own
     quantile at a loss of ε + 2√(ε/r) + 2/r, two deviations more than ε explains in its r rows. Before any
-    row, the bound is the ceiling, or the floor where no ceiling is set.
+    row, the bound is the ceiling, or the floor where no ceiling is set. Bounds are renewed
+    when the rows have grown by a hundredth, so that their cost per row falls to nothing.
     """
 
     def __init__(self, streams: Sequence[str], confidence: Confidence | None = None) -> None:
@@ -60,6 +61,10 @@ class QuantileEstimator:
         self._newest, self._clock = MIN_TIME, MIN_TIME
         self._own = np.zeros(len(self.streams), dtype=np.int64)
         self._surely = np.zeros(len(self.streams), dtype=np.int64)
+        c = self.confidence
+        start = c.floor if c.ceiling == MAX_TIME else c.ceiling
+        self._delta = np.full(len(self.streams), start, dtype=np.int64)
+        self._renew_at = 1
         self._used = 1
         self._stale = np.zeros(len(self.streams), dtype=np.bool_)
 
@@ -90,9 +95,14 @@ class QuantileEstimator:
     @property
     def delta(self) -> Ints:
         """The bound of each stream behind the greatest time seen."""
+        rows = int(self._rows.sum())
+        if rows >= self._renew_at:
+            self._delta = self._estimate()
+            self._renew_at = rows + max(1, min(rows, self.confidence.half_life or rows) // 100)
+        return self._delta.copy()
+
+    def _estimate(self) -> Ints:
         c = self.confidence
-        if not self._rows.any():
-            return np.full(len(self.streams), c.floor if c.ceiling == MAX_TIME else c.ceiling, dtype=np.int64)
         self._refresh()
         pooled = quantiles(self._pooled[: self._used], np.array(1.0 - c.epsilon))
         known = np.where(self._sample() * c.epsilon >= 1.0, np.minimum(self._own, pooled), pooled)
@@ -134,7 +144,8 @@ class QuantileEstimator:
         stream, at = np.nonzero(self._counts)
         held = {"stream": stream, "bucket": at, "count": self._counts[stream, at]}
         arrays = {"rows": self._rows.copy(), "faded": self._faded.copy()}
-        return held | arrays | {"newest": self._newest, "clock": self._clock}
+        arrays |= {"delta": self._delta.copy()}
+        return held | arrays | {"newest": self._newest, "clock": self._clock, "renew_at": self._renew_at}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from a snapshot of an estimator of the same streams."""
@@ -142,7 +153,8 @@ class QuantileEstimator:
             raise TimeError("HR-T024", "a snapshot of other streams", hint="restore with the same streams")
         self._counts[:] = 0.0
         self._counts[snapshot["stream"], snapshot["bucket"]] = snapshot["count"]
-        self._rows[:], self._faded[:] = snapshot["rows"], snapshot["faded"]
+        self._rows[:], self._faded[:], self._delta[:] = (snapshot[k] for k in ("rows", "faded", "delta"))
+        self._renew_at = int(snapshot["renew_at"])
         self._newest, self._clock = int(snapshot["newest"]), int(snapshot["clock"])
         self._pooled = self._counts.sum(axis=0)
         self._used = int(np.asarray(snapshot["bucket"]).max(initial=0)) + 1

@@ -18,6 +18,9 @@ from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
 _LAST, _NEWEST = 0, 1
 
+ROOM = 64
+"""Steps that a row has room for at first; it doubles as needed."""
+
 
 def _lowest(n: int) -> Ints:
     return np.full(n, MIN_TIME, dtype=np.int64)
@@ -35,8 +38,8 @@ class Staircases:
     def _lay(self, schedule: Schedule) -> None:
         rows = schedule.rows
         self.schedule = schedule
-        self.clock = np.zeros((rows, 4), dtype=np.int64)
-        self.value = np.zeros((rows, 4), dtype=np.int64)
+        self.clock = np.zeros((rows, ROOM), dtype=np.int64)
+        self.value = np.zeros((rows, ROOM), dtype=np.int64)
         self.head = np.zeros(rows, dtype=np.int64)
         self.tail = np.zeros(rows, dtype=np.int64)
         self.top = _lowest(rows)
@@ -56,17 +59,17 @@ class Staircases:
     def rings(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
         return self.clock, self.value, self.head, self.tail, self.top, self.cursor
 
-    def arrive(self, streams: Ints, group: Any, times: Ints, clocks: Ints, tick: int, timeout: int) -> None:
-        """Take a checked batch, making room as it goes."""
+    def arrive(self, streams: Ints, times: Ints, clocks: Ints, tick: int, timeout: int) -> None:
+        """Take a checked batch; the kernel stops where a row needs more room."""
         from headrace.kernels import heartbeat as kernel
 
-        batch = (streams, group, times, clocks, tick, timeout, self.state, self.spoken, self.promise)
+        batch = (streams, times, clocks, tick, timeout, self.state, self.spoken, self.promise)
         done = 0
         while True:
             done = kernel.arrive(done, *batch, self.rings, self.schedule.slots, self.schedule.counted)
             if done == len(streams):
                 return
-            self._make_room(int(clocks[done]))
+            self._resize(2 * self.clock.shape[1])
 
     def mature(self, now: int, timeout: int) -> bool:
         """Raise the promises to what is due at `now`; whether any rose."""
@@ -85,14 +88,6 @@ class Staircases:
         if timeout != MAX_TIME and self.newest != MIN_TIME and (self.promise < self.newest).any():
             at = min(at, plus(self.last, timeout))
         return None if at == MAX_TIME else at
-
-    def _make_room(self, now: int) -> None:
-        """Forget what is due at `now`; if a row is still more than half full, double all."""
-        from headrace.kernels import heartbeat as kernel
-
-        kernel.mature(now, self.promise, self.rings, self.schedule.slots)
-        if int((self.tail - self.head).max()) * 2 > self.clock.shape[1]:
-            self._resize(2 * self.clock.shape[1])
 
     def _resize(self, room: int) -> None:
         steps = self._steps()
@@ -157,7 +152,7 @@ class Staircases:
                 )
             target[:] = snapshot[name]
         length = self.tail - self.head
-        room = max(4, 1 << int(max(1, length.max(initial=1)) - 1).bit_length())
+        room = max(ROOM, 1 << int(max(1, length.max(initial=1)) - 1).bit_length())
         self.clock = np.zeros((len(length), room), dtype=np.int64)
         self.value = np.zeros((len(length), room), dtype=np.int64)
         row = np.asarray(snapshot["row"], dtype=np.int64)

@@ -20,7 +20,10 @@ from headrace.time.timestamp import MAX_TIME
 class Population(Protocol):
     """Many sources described by a few numbers each."""
 
-    latency: Ints
+    @property
+    def latency(self) -> Ints:
+        """The latency bound of each source."""
+        ...
 
     def skew(self, streams: Sequence[str]) -> SkewMatrix:
         """The n × n matrix B."""
