@@ -9,9 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.batch import Batch, Signs, Times
+from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
 from headrace.flow.state import Part
 from headrace.flow.timeline import Timeline
+from headrace.kernels.changes import net_changes
 from headrace.kernels.hashing import EMPTY
 from headrace.schema import Schema
 from headrace.time.punctuation import Punctuation
@@ -19,13 +21,14 @@ from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Codes = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
+Events = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _PATIENCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows (time, code, delta of each relation) in order of time, then code; none is zero all over."""
+    """Rows (time, code, delta of each relation) in order of time, one per time and code, none all zero."""
 
     times: Times
     codes: Codes
@@ -47,8 +50,9 @@ class Changes:
         self.contents = GroupIndex(schema)
         self._ends = Timeline(2 + relations)
         self._relations = relations
-        self._starts: list[npt.NDArray[np.int64]] = []
+        self._starts: list[Events] = []
         self._work = 0
+        self._places = Buffer(np.int64)
 
     def ingest(self, batch: Batch, relation: int = 0) -> None:
         """Take the elements of one relation, each later than what was taken out."""
@@ -60,7 +64,7 @@ class Changes:
         if len(closed):
             self._ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
 
-    def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> npt.NDArray[np.int64]:
+    def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> Events:
         events = np.zeros((len(times), 2 + self._relations), np.int64)
         events[:, 0] = times
         events[:, 1] = codes
@@ -76,7 +80,17 @@ class Changes:
         if starts and len(events) and events[:, 0].max() > frontier:
             early = events[:, 0] <= frontier
             self._starts, events = [events[~early]], events[early]
-        return consolidate(events)
+        return self._net(events)
+
+    def _net(self, events: Events) -> Change:
+        """The sum for each (time, code), without zeros."""
+        missing = len(self.contents) - len(self._places)
+        if missing > 0:
+            self._places.extend(missing)
+        order = np.argsort(events[:, 0], kind="stable")
+        net = np.empty_like(events)
+        net = net[: net_changes(events, order, np.asarray(self._places.view, np.int64), net)]
+        return Change(net[:, 0], net[:, 1], net[:, 2:])
 
     def next(self) -> int:
         """The earliest instant at which something ends, or MAX_TIME."""
@@ -114,32 +128,10 @@ class Changes:
 
     def drop(self, keep: Mask) -> None:
         """Keep some contents, under new codes; the ends of the others no longer count."""
+        self._places = Buffer(np.int64)
         remap = self.contents.compact(keep)
         self._ends.remap(1, np.append(remap, EMPTY))
 
     def parts(self) -> dict[str, Part]:
         """What a snapshot holds."""
         return {"contents": self.contents, "ends": self._ends}
-
-
-def consolidate(events: npt.NDArray[np.int64]) -> Change:
-    """The sum for each (time, code), without zeros."""
-    if len(events) and events[:, 1].min() == EMPTY:
-        events = events[events[:, 1] != EMPTY]
-    if len(events) > 1:
-        events = _sum_equal(events[np.lexsort((events[:, 1], events[:, 0]))])
-    deltas = events[:, 2:]
-    changed = deltas.any(axis=1)
-    if not changed.all():
-        events = events[changed]
-    return Change(events[:, 0], events[:, 1], events[:, 2:])
-
-
-def _sum_equal(events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    same = (events[1:, :2] == events[:-1, :2]).all(axis=1)
-    if not same.any():
-        return events
-    firsts = np.flatnonzero(np.append(True, ~same))
-    summed = events[firsts]
-    summed[:, 2:] = np.add.reduceat(events[:, 2:], firsts, axis=0)
-    return summed

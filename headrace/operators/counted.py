@@ -10,6 +10,7 @@ import numpy as np
 from headrace.flow.batch import Batch, Times
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
+from headrace.kernels.changes import step_counts
 from headrace.operators.changes import Change, Changes, Codes, Counts, Mask
 from headrace.operators.contract import Waiting
 from headrace.schema import Schema
@@ -18,13 +19,12 @@ from headrace.time.timestamp import MAX_TIME
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The steps of each content, in order of code and then time, with its counts before and after each."""
+    """Changes in order of time, with the counts of the content before and after each."""
 
     times: Times
     codes: Codes
     before: Counts
     after: Counts
-    last: Mask
 
 
 class Multiplicities:
@@ -54,21 +54,11 @@ class Multiplicities:
     def advance(self, change: Change) -> History:
         """Apply changes, at least one; returns what each content went through."""
         self.table.grow(int(change.codes.max()) + 1)
-        order = np.argsort(change.codes, kind="stable")
-        times, codes, deltas = change.times[order], change.codes[order], change.deltas[order]
-        first = np.append(True, codes[1:] != codes[:-1])
-        total = np.cumsum(deltas, axis=0)
-        group = np.cumsum(first) - 1
-        offset = self.of(codes[first]) - (total - deltas)[first]
-        after = total + offset[group]
-        last = np.append(first[1:], True)
-        self._write(codes[last], after[last])
-        return History(times, codes, after - deltas, after, last)
-
-    def _write(self, codes: Codes, counts: Counts) -> None:
+        before = np.empty_like(change.deltas)
         for i, name in enumerate(self._names):
-            self.table[name][codes] = counts[:, i]
-        self.table.touch(codes)
+            step_counts(change.codes, change.deltas[:, i], self.table[name], before[:, i])
+        self.table.touch(change.codes)
+        return History(change.times, change.codes, before, before + change.deltas)
 
 
 class Counted(Waiting):
@@ -109,7 +99,6 @@ class Counted(Waiting):
         chosen = np.repeat(np.arange(len(steps)), np.abs(steps))
         if len(chosen) == 0:
             return None
-        chosen = chosen[np.argsort(times[chosen], kind="stable")]
         sign = np.sign(steps[chosen]).astype(np.int8)
         open_ends = np.full(len(chosen), MAX_TIME)
         rows = self.changes.rows(codes[chosen])

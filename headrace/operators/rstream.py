@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.flow.batch import Batch, Times
 from headrace.flow.state import Cell, Part
-from headrace.operators.changes import Changes, Codes, Mask
+from headrace.operators.changes import Changes, Codes
 from headrace.operators.contract import Waiting
 from headrace.operators.counted import History, Multiplicities
 from headrace.operators.ticks import tick_after
@@ -83,7 +83,7 @@ class RStreamOperator(Waiting):
             return None
         spans = [] if history is None else [_changing(history)]
         if held is not None:
-            spans.append(held if history is None else _cut(held, history))
+            spans.append(_cut(held, spans[0]) if spans else held)
         return self._at_ticks(spans, until + 1) if spans else None
 
     def _at_ticks(self, spans: list[Spans], stop: int) -> Batch | None:
@@ -114,17 +114,19 @@ class RStreamOperator(Waiting):
 
 
 def _changing(history: History) -> Spans:
-    """From each change of a content to its next."""
-    following = np.append(history.times[1:], MAX_TIME)
-    end = np.where(history.last, MAX_TIME, following)
-    return Spans(history.codes, history.times, end, history.after[:, 0])
+    """From each change of a content to its next, in order of content."""
+    order = np.argsort(history.codes, kind="stable")
+    codes, times = history.codes[order], history.times[order]
+    last = np.append(codes[1:] != codes[:-1], True)
+    end = np.where(last, MAX_TIME, np.append(times[1:], MAX_TIME))
+    return Spans(codes, times, end, history.after[order, 0])
 
 
-def _cut(held: Spans, history: History) -> Spans:
+def _cut(held: Spans, changing: Spans) -> Spans:
     """Held contents end where they first change."""
-    first: Mask = np.append(True, history.last[:-1])
-    where = np.searchsorted(held.codes, history.codes[first])
+    changed, first = np.unique(changing.codes, return_index=True)
+    where = np.searchsorted(held.codes, changed)
     there = where < len(held.codes)
-    there[there] = held.codes[where[there]] == history.codes[first][there]
-    held.end[where[there]] = history.times[first][there]
+    there[there] = held.codes[where[there]] == changed[there]
+    held.end[where[there]] = changing.begin[first[there]]
     return held
