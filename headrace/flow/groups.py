@@ -68,8 +68,9 @@ class GroupIndex:
         return codes
 
     def _resolve(self, columns: Sequence[pa.Array], words: Words) -> Codes:
+        known = len(self.keys)
         codes = self._place(columns, words)
-        if self._exact:
+        if self._exact or len(self.keys) - known == len(words):
             return codes
         wrong = np.flatnonzero(~equal_rows(columns, self.keys.take(codes), len(codes)))
         if len(wrong):
@@ -90,7 +91,9 @@ class GroupIndex:
             if done == len(words):
                 break
             self._grow()
-        if added:
+        if added == len(words):
+            self._add(columns)
+        elif added:
             fresh = np.flatnonzero(codes >= start)
             _, first = np.unique(codes[fresh], return_index=True)
             self._add([c.take(pa.array(fresh[first])) for c in columns])
