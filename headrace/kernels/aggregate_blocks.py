@@ -4,7 +4,7 @@ Time is cut into blocks as long as a window. A window meets at most one block ed
 a suffix of the block before the edge merged with that of a prefix of the block after: three merges an entry
 or output row, however many panes a window has, and no error from taking away. `prefix[e]` merges a group's
 entries from the start of the block up to e, `suffix[e]` those from e to the end of the block. `edges` are the
-entries at which blocks begin, the last the end of what is scanned.
+entries at which blocks begin, the last the end of what is scanned. Entries lie in rings.
 
 Real sums are unevaluated pairs high + low (Dekker; Knuth's two-sum), so that they are as good as sums of
 twice the precision.
@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernels.aggregate_panes import F64, I64, READ_F64, READ_I64
+from headrace.kernels.aggregate_panes import F64, I32, I64, READ_F64, READ_I64
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -45,8 +45,9 @@ def square(a: float) -> tuple[float, float]:
 @nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
 def add_reals(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
     """Add each value to its entry."""
+    mask = high.size - 1
     for i in range(slots.size):
-        s = slots[i]
+        s = slots[i] & mask
         high[s], error = two_sum(high[s], values[i])
         low[s] += error
 
@@ -54,45 +55,47 @@ def add_reals(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
 @nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
 def add_squares(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
     """Add the square of each value to its entry."""
+    mask = high.size - 1
     for i in range(slots.size):
-        s = slots[i]
+        s = slots[i] & mask
         product, rest = square(values[i])
         high[s], error = two_sum(high[s], product)
         low[s] += error + rest
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, nb.int64, READ_F64, READ_F64, F64, F64), cache=True)
+@nb.njit(nb.void(I32, READ_I64, nb.int64, F64, F64, F64, F64), cache=True)
 def prefix_reals(
     back: Ints, edges: Ints, begin: int, high: Reals, low: Reals, out_high: Reals, out_low: Reals
 ) -> None:
     """Prefix sums of the entries from `begin` on, in the blocks between `edges`."""
+    mask = back.size - 1
     for b in range(edges.size - 1):
         for e in range(max(begin, edges[b]), edges[b + 1]):
-            p = e - back[e]
+            at = e & mask
+            p = e - back[at]
             if edges[b] <= p < e:
-                out_high[e], error = two_sum(out_high[p], high[e])
-                out_low[e] = out_low[p] + low[e] + error
+                out_high[at], error = two_sum(out_high[p & mask], high[at])
+                out_low[at] = out_low[p & mask] + low[at] + error
             else:
-                out_high[e], out_low[e] = high[e], low[e]
+                out_high[at], out_low[at] = high[at], low[at]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_F64, READ_F64, F64, F64), cache=True)
+@nb.njit(nb.void(I32, READ_I64, F64, F64, F64, F64), cache=True)
 def suffix_reals(ahead: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
     """Suffix sums of the entries in the blocks between `edges`."""
+    mask = ahead.size - 1
     for b in range(edges.size - 1):
         for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
-            n = e + ahead[e]
+            at = e & mask
+            n = e + ahead[at]
             if e < n < edges[b + 1]:
-                out_high[e], error = two_sum(high[e], out_high[n])
-                out_low[e] = low[e] + out_low[n] + error
+                out_high[at], error = two_sum(high[at], out_high[n & mask])
+                out_low[at] = low[at] + out_low[n & mask] + error
             else:
-                out_high[e], out_low[e] = high[e], low[e]
+                out_high[at], out_low[at] = high[at], low[at]
 
 
-@nb.njit(
-    nb.void(READ_I64, READ_I64, READ_I64, READ_I64, F64, F64, F64, F64, F64, F64),
-    cache=True,
-)
+@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, F64, F64, F64, F64, F64, F64), cache=True)
 def join_reals(
     rows: Ints,
     cuts: Ints,
@@ -106,34 +109,39 @@ def join_reals(
     out_low: Reals,
 ) -> None:
     """The sum of each output row; those of window w are rows[w] … rows[w + 1] − 1, its block edge cuts[w]."""
+    mask = suffix_high.size - 1
     for w in range(cuts.size):
         for o in range(rows[w], rows[w + 1]):
-            h, t = heads[o], tails[o]
-            if h >= cuts[w]:
+            h, t = heads[o] & mask, tails[o] & mask
+            if heads[o] >= cuts[w]:
                 out_high[o], out_low[o] = prefix_high[t], prefix_low[t]
-            elif t < cuts[w]:
+            elif tails[o] < cuts[w]:
                 out_high[o], out_low[o] = suffix_high[h], suffix_low[h]
             else:
                 out_high[o], error = two_sum(suffix_high[h], prefix_high[t])
                 out_low[o] = suffix_low[h] + prefix_low[t] + error
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, nb.int64, READ_I64, I64), cache=True)
+@nb.njit(nb.void(I32, READ_I64, nb.int64, I64, I64), cache=True)
 def prefix_least(back: Ints, edges: Ints, begin: int, least: Ints, out: Ints) -> None:
     """Prefix minima of the entries from `begin` on, in the blocks between `edges`."""
+    mask = back.size - 1
     for b in range(edges.size - 1):
         for e in range(max(begin, edges[b]), edges[b + 1]):
-            p = e - back[e]
-            out[e] = min(out[p], least[e]) if edges[b] <= p < e else least[e]
+            at = e & mask
+            p = e - back[at]
+            out[at] = min(out[p & mask], least[at]) if edges[b] <= p < e else least[at]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, I64), cache=True)
+@nb.njit(nb.void(I32, READ_I64, I64, I64), cache=True)
 def suffix_least(ahead: Ints, edges: Ints, least: Ints, out: Ints) -> None:
     """Suffix minima of the entries in the blocks between `edges`."""
+    mask = ahead.size - 1
     for b in range(edges.size - 1):
         for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
-            n = e + ahead[e]
-            out[e] = min(least[e], out[n]) if e < n < edges[b + 1] else least[e]
+            at = e & mask
+            n = e + ahead[at]
+            out[at] = min(least[at], out[n & mask]) if e < n < edges[b + 1] else least[at]
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64), cache=True)
@@ -141,12 +149,13 @@ def join_least(
     rows: Ints, cuts: Ints, heads: Ints, tails: Ints, suffix: Ints, prefix: Ints, out: Ints
 ) -> None:
     """The minimum of each output row, as `join_reals`."""
+    mask = suffix.size - 1
     for w in range(cuts.size):
         for o in range(rows[w], rows[w + 1]):
-            h, t = heads[o], tails[o]
-            if h >= cuts[w]:
+            h, t = heads[o] & mask, tails[o] & mask
+            if heads[o] >= cuts[w]:
                 out[o] = prefix[t]
-            elif t < cuts[w]:
+            elif tails[o] < cuts[w]:
                 out[o] = suffix[h]
             else:
                 out[o] = min(suffix[h], prefix[t])

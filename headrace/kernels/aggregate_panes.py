@@ -1,8 +1,9 @@
 """Panes: rows into the entries of their pane, entries into the windows that hold them.
 
 An *entry* is what one group has in one pane. Rows come in order of time, so only the last pane is open and
-entries lie in order of pane. Entries have ascending ids; arrays hold those from some id on, so an entry is also
-a position. `back` and `ahead` say how far away the group's previous and next entry is, 0 where there is none.
+entries lie in order of pane. Entries have ascending ids and lie in rings: arrays whose size is a power of
+two, entry e at e mod size. `back` and `ahead` say how far away the group's previous and next entry is, 0
+where there is none. Panes are listed by number and first entry, with one line more for the end of the last.
 Numba, because NumPy has no scatter-reduce and no linked scan.
 """
 
@@ -20,7 +21,9 @@ Reals = npt.NDArray[np.float64]
 READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 READ_F64 = nb.types.Array(nb.float64, 1, "A", readonly=True)
 I64 = nb.int64[::1]
+I32 = nb.int32[::1]
 F64 = nb.float64[::1]
+LINES = nb.int64[:, ::1]
 _MAX = np.iinfo(np.int64).max
 
 
@@ -31,7 +34,7 @@ def _pane_end(time: int, offset: int, slide: int, rest: int) -> int:
     return time + step if time <= _MAX - step else _MAX
 
 
-@nb.njit(nb.types.UniTuple(nb.int64, 3)(READ_I64, READ_I64, READ_I64, I64, I64, I64, I64, I64), cache=True)
+@nb.njit(nb.types.UniTuple(nb.int64, 3)(READ_I64, READ_I64, READ_I64, I64, I64, I64, I64, LINES), cache=True)
 def assign_slots(
     times: Ints,
     codes: Ints,
@@ -39,59 +42,68 @@ def assign_slots(
     latest: Ints,
     slots: Ints,
     new_code: Ints,
-    new_pane: Ints,
     new_back: Ints,
+    new_panes: Ints,
 ) -> tuple[int, int, int]:
-    """The position of each row's entry; returns how many are new, and the end and first id of the open pane.
+    """The entry of each row; returns how many entries and panes are new, and the end of the open pane.
 
-    `state` is (slide, rest, end and first id of the open pane, id of the first entry held, next id). A slide
-    is one pane, or two where the range is no multiple of it (`rest` = range mod slide): then windows begin
-    `rest` before a slide ends. Pane 2j begins with slide j, pane 2j + 1 at its cut. `latest[code]` is the id
-    of a group's newest entry.
+    `state` is (slide, rest, end and first entry of the open pane, first entry held, next id). A slide is one
+    pane, or two where the range is no multiple of it (`rest` = range mod slide): then windows begin `rest`
+    before a slide ends. Pane 2j begins with slide j, pane 2j + 1 at its cut. `latest[code]` is a group's
+    newest entry.
     """
-    slide, rest, open_end, open_first, base, size = state[0], state[1], state[2], state[3], state[4], state[5]
-    added = 0
-    pane = np.int64(0)
+    slide, rest, open_end, open_first, base, next = state[0], state[1], state[2], state[3], state[4], state[5]
+    added = opened = 0
     for i in range(times.size):
         time = times[i]
-        if time >= open_end or i == 0:
+        if time >= open_end:
             offset = time % slide
-            pane = 2 * ((time - offset) // slide) + (1 if offset >= slide - rest else 0)
-            if time >= open_end:
-                open_end = _pane_end(time, offset, slide, rest)
-                open_first = size + added
+            open_end = _pane_end(time, offset, slide, rest)
+            open_first = next + added
+            new_panes[opened, 0] = 2 * ((time - offset) // slide) + (1 if offset >= slide - rest else 0)
+            new_panes[opened, 1] = open_first
+            opened += 1
         code = codes[i]
         id = latest[code]
         if id < open_first:
             new_code[added] = code
-            new_pane[added] = pane
-            new_back[added] = size + added - id if id >= base else 0
-            id = size + added
+            new_back[added] = next + added - id if id >= base else 0
+            id = next + added
             latest[code] = id
             added += 1
-        slots[i] = id - base
-    return added, open_end, open_first
+        slots[i] = id
+    return added, opened, open_end
 
 
-@nb.njit(nb.void(READ_I64, nb.int64, I64, I64), cache=True)
-def link_entries(codes: Ints, base: int, latest: Ints, back: Ints) -> None:
+@nb.njit(nb.void(I32, nb.int64, nb.int64, I64, I32), cache=True)
+def link_back(codes: Ints, base: int, next: int, latest: Ints, back: Ints) -> None:
     """Set `back` and `latest` anew, from the groups of all entries held."""
-    for e in range(codes.size):
-        id = latest[codes[e]]
-        back[e] = base + e - id if id >= base else 0
-        latest[codes[e]] = base + e
+    mask = codes.size - 1
+    for e in range(base, next):
+        id = latest[codes[e & mask]]
+        back[e & mask] = e - id if id >= base else 0
+        latest[codes[e & mask]] = e
+
+
+@nb.njit(nb.void(I32, I32, nb.int64, nb.int64), cache=True)
+def link_ahead(back: Ints, ahead: Ints, begin: int, next: int) -> None:
+    """Set `ahead` of the entries that those from `begin` on follow."""
+    mask = back.size - 1
+    for e in range(begin, next):
+        step = back[e & mask]
+        if step:
+            ahead[(e - step) & mask] = step
 
 
 @nb.njit(
-    nb.types.UniTuple(nb.int64, 6)(
-        READ_I64, READ_I64, READ_I64, nb.int64[:, ::1], I64, READ_I64, I64, I64, I64, nb.int64[:, ::1]
-    ),
+    nb.types.UniTuple(nb.int64, 6)(I32, I32, READ_I64, READ_I64, LINES, I64, READ_I64, I64, I64, I64, LINES),
     cache=True,
 )
 def walk_windows(
     code: Ints,
-    pane: Ints,
     ahead: Ints,
+    numbers: Ints,
+    firsts: Ints,
     live: Ints,
     place: Ints,
     state: Ints,
@@ -102,44 +114,46 @@ def walk_windows(
 ) -> tuple[int, int, int, int, int, int]:
     """Close windows one after the other, writing for each the groups in it with their first and last entry.
 
-    `state` is (window to close, window to stop before, panes of a window, id of the first entry held, entries
-    entered and left as positions, groups live); window k holds the panes 2k − panes … 2k − 1. `live` has one
-    line (group, first and last entry id) per group in the window, `place[code]` its position. `windows` gets
-    (k, first output row). Stops early when the output is full. Stretches without rows are jumped over.
-    Returns the window to close next, entered, left, live, output rows, windows closed with rows.
+    `state` is (window to close, window to stop before, panes of a window, panes entered and left, groups
+    live); window k holds the panes 2k − panes … 2k − 1. `live` has one line (group, first and last entry) per
+    group in the window, `place[code]` its position. `windows` gets (k, first output row). Stops early when
+    the output is full. Stretches without rows are jumped over. Returns the window to close next, entered,
+    left, live, output rows, windows closed with rows.
     """
-    k, stop, panes, base = state[0], state[1], state[2], state[3]
-    entered, left, alive = state[4], state[5], state[6]
+    k, stop, panes, entered, left, alive = state[0], state[1], state[2], state[3], state[4], state[5]
+    mask = code.size - 1
     rows = closed = 0
     while k < stop and closed < windows.shape[0]:
         if alive == 0:
-            if entered == code.size:
+            if entered == numbers.size:
                 break
-            k = max(k, pane[entered] // 2 + 1)
+            k = max(k, numbers[entered] // 2 + 1)
             if k >= stop:
                 break
-        while entered < code.size and pane[entered] < 2 * k:
-            c = code[entered]
-            at = place[c]
-            if at == EMPTY:
-                at = alive
-                alive += 1
-                place[c] = at
-                live[at, 0] = c
-                live[at, 1] = base + entered
-            live[at, 2] = base + entered
+        while entered < numbers.size and numbers[entered] < 2 * k:
+            for e in range(firsts[entered], firsts[entered + 1]):
+                c = code[e & mask]
+                at = place[c]
+                if at == EMPTY:
+                    at = alive
+                    alive += 1
+                    place[c] = at
+                    live[at, 0] = c
+                    live[at, 1] = e
+                live[at, 2] = e
             entered += 1
-        while left < entered and pane[left] < 2 * k - panes:
-            at = place[code[left]]
-            if live[at, 2] == base + left:
-                alive -= 1
-                place[code[left]] = EMPTY
-                if at != alive:
-                    for x in range(3):
-                        live[at, x] = live[alive, x]
-                    place[live[at, 0]] = at
-            else:
-                live[at, 1] = base + left + ahead[left]
+        while left < entered and numbers[left] < 2 * k - panes:
+            for e in range(firsts[left], firsts[left + 1]):
+                at = place[code[e & mask]]
+                if live[at, 2] == e:
+                    alive -= 1
+                    place[code[e & mask]] = EMPTY
+                    if at != alive:
+                        for x in range(3):
+                            live[at, x] = live[alive, x]
+                        place[live[at, 0]] = at
+                else:
+                    live[at, 1] = e + ahead[e & mask]
             left += 1
         if rows + alive > out_code.size:
             break
@@ -149,8 +163,8 @@ def walk_windows(
             closed += 1
             for at in range(alive):
                 out_code[rows + at] = live[at, 0]
-                out_head[rows + at] = live[at, 1] - base
-                out_tail[rows + at] = live[at, 2] - base
+                out_head[rows + at] = live[at, 1]
+                out_tail[rows + at] = live[at, 2]
             rows += alive
         k += 1
     return k, entered, left, alive, rows, closed
@@ -159,64 +173,73 @@ def walk_windows(
 @nb.njit(nb.void(READ_I64, I64), cache=True)
 def count_rows(slots: Ints, counts: Ints) -> None:
     """Add one to the entry of each row."""
+    mask = counts.size - 1
     for i in range(slots.size):
-        counts[slots[i]] += 1
+        counts[slots[i] & mask] += 1
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
 def add_ints(slots: Ints, values: Ints, sums: Ints) -> None:
     """Add each value to its entry, modulo 2^64."""
+    mask = sums.size - 1
     for i in range(slots.size):
-        sums[slots[i]] += values[i]
+        sums[slots[i] & mask] += values[i]
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
 def keep_least(slots: Ints, values: Ints, least: Ints) -> None:
     """Lower each entry to the least of its values."""
+    mask = least.size - 1
     for i in range(slots.size):
-        least[slots[i]] = min(least[slots[i]], values[i])
+        s = slots[i] & mask
+        least[s] = min(least[s], values[i])
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, nb.int64, I64), cache=True)
 def keep_first(slots: Ints, values: Ints, fresh: int, first: Ints) -> None:
     """Set each entry from `fresh` on to its first value."""
+    mask = first.size - 1
     for i in range(slots.size - 1, -1, -1):
         if slots[i] >= fresh:
-            first[slots[i]] = values[i]
+            first[slots[i] & mask] = values[i]
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
 def keep_last(slots: Ints, values: Ints, last: Ints) -> None:
     """Set each entry to its last value."""
+    mask = last.size - 1
     for i in range(slots.size):
-        last[slots[i]] = values[i]
+        last[slots[i] & mask] = values[i]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, I64, nb.int64), cache=True)
-def chain_ints(back: Ints, values: Ints, before: Ints, begin: int) -> None:
-    """From entry `begin` on: the sum of all earlier entries of its group, less a constant of the group."""
-    for e in range(begin, back.size):
-        p = e - back[e]
-        before[e] = before[p] + values[p] if 0 <= p < e else 0
+@nb.njit(nb.void(I32, READ_I64, I64, nb.int64, nb.int64, nb.int64), cache=True)
+def chain_ints(back: Ints, values: Ints, before: Ints, base: int, begin: int, stop: int) -> None:
+    """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, less a constant of the group."""
+    mask = values.size - 1
+    for e in range(begin, stop):
+        p = e - back[e & mask]
+        before[e & mask] = before[p & mask] + values[p & mask] if base <= p < e else 0
 
 
 @nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64), cache=True)
 def between_ints(values: Ints, before: Ints, heads: Ints, tails: Ints, out: Ints) -> None:
     """The sum of a group's entries from head to tail, both included, by subtraction."""
+    mask = values.size - 1
     for o in range(heads.size):
-        t = tails[o]
-        out[o] = before[t] + values[t] - before[heads[o]]
+        t = tails[o] & mask
+        out[o] = before[t] + values[t] - before[heads[o] & mask]
 
 
 @nb.njit(
     nb.types.UniTuple(nb.int64, 2)(
-        READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64
+        I32, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64
     ),
     cache=True,
 )
 def count_pairs(
     pair: Ints,
-    pane: Ints,
+    numbers: Ints,
+    firsts: Ints,
     group: Ints,
     windows: Ints,
     rows: Ints,
@@ -230,19 +253,22 @@ def count_pairs(
 
     Entries here are of (group, value) pairs, `group[pair]` the group. `live[pair]` is how many of a pair's
     entries are in the window, `counts[group]` how many of its pairs have one. `state` is (panes of a window,
-    positions entered and left); the latter two are returned anew.
+    panes entered and left); the latter two are returned anew.
     """
     panes, entered, left = state[0], state[1], state[2]
+    mask = pair.size - 1
     for w in range(windows.size):
-        while entered < pair.size and pane[entered] < 2 * windows[w]:
-            p = pair[entered]
-            counts[group[p]] += 1 if live[p] == 0 else 0
-            live[p] += 1
+        while entered < numbers.size and numbers[entered] < 2 * windows[w]:
+            for e in range(firsts[entered], firsts[entered + 1]):
+                p = pair[e & mask]
+                counts[group[p]] += 1 if live[p] == 0 else 0
+                live[p] += 1
             entered += 1
-        while left < entered and pane[left] < 2 * windows[w] - panes:
-            p = pair[left]
-            live[p] -= 1
-            counts[group[p]] -= 1 if live[p] == 0 else 0
+        while left < entered and numbers[left] < 2 * windows[w] - panes:
+            for e in range(firsts[left], firsts[left + 1]):
+                p = pair[e & mask]
+                live[p] -= 1
+                counts[group[p]] -= 1 if live[p] == 0 else 0
             left += 1
         for o in range(rows[w], rows[w + 1]):
             out[o] = counts[codes[o]]

@@ -1,8 +1,8 @@
 """Ordered multisets, one per group, in one table of nodes: treaps (Seidel & Aragon, 1996).
 
 A node is a key with a count; a change adds to the count, a node whose count is zero goes. Counts may be
-negative between two changes of one instant. Expected cost of a change or of finding an end: log of the group's
-different keys. Nodes that went are reused.
+negative between two changes of one instant. Expected cost of a change or of finding an end: log of the
+group's different keys. Nodes that went are reused.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def run_trees(
 def match_copies(
     nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, contents: Ints, signs: Ints, numbers: Ints
 ) -> None:
-    """Elements in order: a new copy of a content is put in under its number, a withdrawal takes the oldest out.
+    """Elements in order: a new copy of a content goes in under its number, a withdrawal takes the oldest out.
 
     `numbers` of withdrawals become those of the copies that they withdraw.
     """

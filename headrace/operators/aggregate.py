@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
-from headrace.flow.batch import Batch, Mask
+from headrace.flow.batch import Batch, Mask, Signs
 from headrace.flow.columns import Buffer, valid_mask
 from headrace.flow.groups import GroupIndex
 from headrace.flow.keys import equal_rows
@@ -21,7 +23,7 @@ from headrace.operators.accumulators.instant_table import InstantValues
 from headrace.operators.accumulators.instant_trees import Ordered
 from headrace.operators.accumulators.instants import Ints, Layout, Steps
 from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import First, Last, OfColumn
+from headrace.operators.accumulators.specs import First, Last, OfColumn, Rows
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import Aggregate
@@ -60,7 +62,7 @@ class AggregateOperator(Waiting):
         self._measured = False
         self._work = 0
         for column, codec in self._codecs.items():
-            codec.on_relabel(lambda new, at=self._layout.word(column): self._relabel(at, new))
+            codec.on_relabel(partial(self._relabel, self._layout.word(column)))
 
     # ----------------------------------------------------------------------------------------- events in
 
@@ -70,12 +72,10 @@ class AggregateOperator(Waiting):
             batch = by_content(batch)
         lines = self._lines(batch)
         self._starts.append(lines)
-        closed = np.flatnonzero(batch.end < MAX_TIME)
-        if len(closed):
-            ends = lines[closed]
-            ends[:, Layout.TIME] = batch.end[closed]
-            ends[:, Layout.SIGN] *= -1
-            self._ends.add(ends)
+        ends = lines.copy()
+        ends[:, Layout.TIME] = batch.end
+        ends[:, Layout.SIGN] *= -1
+        self._ends.add(ends)
 
     def _lines(self, batch: Batch) -> Ints:
         """The start of each element as an event."""
@@ -153,16 +153,16 @@ class AggregateOperator(Waiting):
         """The old row of each step withdrawn and the new one put in, where they differ."""
         found = self._values.run(steps, len(self._groups))
         rows = [r.make(found) for r in self._recipes]
-        alive = self._values.rows.spec, found[self._values.rows.spec] > 0
-        goes, comes = self._differing(steps, rows, alive[1])
-        chosen = np.concatenate((goes - 1, comes))
-        if not len(chosen):
+        goes, comes = self._differing(steps, rows, found[Rows()] > 0)
+        if not len(goes) + len(comes):
             return None
-        times = self._by_position(steps, Layout.TIME)[np.concatenate((goes, comes))]
+        chosen = np.concatenate((goes, comes))
+        times = self._by_position(steps, Layout.TIME)[chosen]
         order = np.argsort(times, kind="stable")
+        codes = self._by_position(steps, Layout.GROUP)[chosen[order]]
         sign = np.repeat(np.array([-1, 1], np.int8), (len(goes), len(comes)))[order]
-        codes = self._by_position(steps, Layout.GROUP)[np.concatenate((goes, comes))][order]
-        return self._emitted(times[order], sign, codes, [r.take(pa.array(chosen[order])) for r in rows])
+        shown = np.concatenate((goes - 1, comes))[order]
+        return self._emitted(times[order], sign, codes, [r.take(pa.array(shown)) for r in rows])
 
     def _differing(self, steps: Steps, rows: list[pa.Array], alive: Mask) -> tuple[Ints, Ints]:
         """The positions at which the row before goes, and those at which a new one comes."""
@@ -179,7 +179,7 @@ class AggregateOperator(Waiting):
         values[steps.at] = steps.events[:, column]
         return values
 
-    def _emitted(self, times: Ints, sign: np.ndarray, codes: Ints, rows: list[pa.Array]) -> Batch:
+    def _emitted(self, times: Ints, sign: Signs, codes: Ints, rows: list[pa.Array]) -> Batch:
         data = pa.RecordBatch.from_arrays(self._groups.keys.take(codes) + rows, schema=self._schema)
         arrival = self._newest["arrival"][codes] if self._measured else None
         return Batch(data, times, np.full(len(times), MAX_TIME), None if sign.min() > 0 else sign, arrival)

@@ -1,6 +1,6 @@
 """Grouped aggregates over sliding windows, from panes: rows are gone once they are in their pane.
 
-Panes are those of paired windows (Krishnamurthy, Wu & Franklin, 2006): one or two a slide, whatever the range.
+Panes are those of paired windows (Krishnamurthy, Wu & Franklin, 2006): at most two a slide.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.operators.accumulators.pane_table import pane_values
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.panes import Closing, PaneLog
 from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import First, Last
+from headrace.operators.accumulators.specs import First, Last, OfColumn
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import SlidingAggregate
@@ -41,7 +41,6 @@ class SlidingAggregateOperator(Waiting):
         self._log = PaneLog(plan.window)
         self._recipes = [recipe(call, below) for call in plan.calls]
         specs = all_needs(self._recipes)
-        self._log.entries.add_column("arrival", np.int64, MAX_TIME, kept=False)
         self._values, self._codecs = pane_values(specs, self._log, below)
         positional = any(isinstance(s, (First, Last)) for s in specs)
         self._sorts = positional and not keeps_arrival_order(plan.input)
@@ -64,14 +63,20 @@ class SlidingAggregateOperator(Waiting):
             return
         keys = [batch.data.column(k) for k in self._plan.keys]
         codes = self._groups.codes(keys, len(batch))
-        fresh = len(self._log.entries)
+        fresh = self._log.entries.next
         slots = self._log.take(batch.start, codes, len(self._groups))
         rows = Rowset(batch.start, codes, slots, fresh, batch.data)
         for value in self._values:
             value.add(rows)
         if batch.arrival is not None:
+            self._note_arrival(slots, batch.arrival)
+
+    def _note_arrival(self, slots: Times, arrival: Times) -> None:
+        """Keep the newest arrival of each entry; not state, for it is of this run's clock."""
+        if not self._measured:
             self._measured = True
-            keep_least(slots, ~batch.arrival, self._log.entries["arrival"])
+            self._log.entries.add_column("arrival", np.int64, MAX_TIME, kept=False)
+        keep_least(slots, ~arrival, self._log.entries["arrival"])
 
     def _in_windows(self, batch: Batch) -> Batch:
         """Without the rows that fall between two windows, where the range is less than the slide."""
@@ -113,8 +118,21 @@ class SlidingAggregateOperator(Waiting):
         if self._plan.bounds:
             columns += [pa.array(ends - window.size), pa.array(ends)]
         data = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        arrival = ~self._log.entries["arrival"][closing.tails] if self._measured else None
-        return Batch(data, ends - 1, _plus(ends - 1, window.slide), None, arrival)
+        return Batch(data, ends - 1, self._until(ends), None, self._arrivals(closing))
+
+    def _until(self, ends: Times) -> Times:
+        """The end of each answer's validity, held inside the domain."""
+        lasts = self._plan.window.slide - 1
+        return (
+            ends + lasts if int(ends[-1]) <= MAX_TIME - lasts else np.minimum(ends, MAX_TIME - lasts) + lasts
+        )
+
+    def _arrivals(self, closing: Closing) -> Times | None:
+        """The newest arrival behind the newest pane of each output row."""
+        if not self._measured:
+            return None
+        ring = self._log.entries["arrival"]
+        return np.asarray(~ring[closing.tails & (len(ring) - 1)], np.int64)
 
     # -------------------------------------------------------------------------------------------- state
 
@@ -140,8 +158,8 @@ class SlidingAggregateOperator(Waiting):
         self._roomy = 2 * int(np.count_nonzero(keep))
 
     def _words(self, column: str) -> Times:
-        used = [v.words() for v in self._values if getattr(v.spec, "column", None) == column]
-        return np.concatenate([w for w in used if w is not None])
+        of_column = [v for v in self._values if isinstance(v.spec, OfColumn) and v.spec.column == column]
+        return np.concatenate([value.words() for value in of_column])
 
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups}
@@ -151,8 +169,3 @@ class SlidingAggregateOperator(Waiting):
         for value in self._values:
             parts |= {value.name(name): part for name, part in value.state().items()}
         return parts
-
-
-def _plus(times: Times, ticks: int) -> Times:
-    """`times + ticks`, held inside the domain."""
-    return np.where(times > MAX_TIME - ticks, MAX_TIME, times + ticks)

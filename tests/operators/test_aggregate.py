@@ -1,4 +1,4 @@
-"""Aggregates over time equal the oracle at every instant, for every function and type, withdrawals included."""
+"""Aggregates over time equal the oracle at every instant: every function and type, withdrawals included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Values of a column as int64 words: equal values, equal words, and words in the order of the values.
 
-So one kernel serves every type. NaN is the greatest, −0.0 is 0.0. Types of at most 64 bits are their own words;
-of others each different value is kept once, under a label (`interning`).
+So one kernel serves every type. NaN is the greatest, −0.0 is 0.0. Types of at most 64 bits are their own
+words; of others each different value is kept once, under a label (`interning`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIGN = np.int64(-(2**63))
 
 
 class Codec(ABC):
-    """Words for the values of one type. `decode(encode(values))` are the values; words of nulls say nothing."""
+    """Words for the values of one type; `decode(encode(values))` gives them back. Nulls have any word."""
 
     def __init__(self, type: DataType) -> None:
         self.type = type
@@ -45,14 +45,16 @@ class Codec(ABC):
     def _decode(self, words: Ints, bitmap: pa.Buffer | None) -> pa.Array: ...
 
     def on_relabel(self, listener: Callable[[Relabelling], None]) -> None:
-        """Call `listener` with old words → new words whenever words have to move."""
+        """Call `listener` with old words → new words whenever words have to move; most never do."""
+        return
 
     def crowded(self, references: int) -> bool:
         """Whether enough values were added to look for those that are no longer referred to."""
         return False
 
     def forget_except(self, words: Ints) -> None:
-        """Forget the values whose words are not among these."""
+        """Forget the values whose words are not among these; most codecs hold none."""
+        return
 
     def state(self) -> dict[str, Part]:
         """What a snapshot must hold to know the words again."""

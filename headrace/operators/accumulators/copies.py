@@ -27,7 +27,7 @@ def may_withdraw(plan: Plan) -> bool:
 
 
 class Numbering:
-    """Gives elements ascending numbers in the order of their rows, and a withdrawal that of what it withdraws.
+    """Gives elements ascending numbers in the order of rows, and a withdrawal that of what it withdraws.
 
     Where nothing may be withdrawn, contents are not looked at.
     """
@@ -64,7 +64,7 @@ class Numbering:
         self._copies.change(changes)
 
     def forget(self, pending: Ints) -> Ints | None:
-        """Forget contents without copies that are not `pending`, if they are the greater part; see `compact`."""
+        """Forget contents without copies that are not `pending`, if these are most; gives old → new codes."""
         if not self._tracks:
             return None
         self._copies.reserve(len(self._contents), 0)

@@ -98,8 +98,8 @@ class RealTotals(Tabled):
     """Running sums of powers in doubled precision; what is not finite is counted apart."""
 
     def __init__(self, spec: Real) -> None:
-        reals_ = {name: (np.float64, 0.0) for name in _REALS}
-        super().__init__(spec, **reals_, **{name: (np.int64, 0) for name in _COUNTS})
+        columns: dict[str, tuple[Any, Any]] = dict.fromkeys(_REALS, (np.float64, 0.0))
+        super().__init__(spec, **columns, **dict.fromkeys(_COUNTS, (np.int64, 0)))
         self._column, self._squared = spec.column, spec.power == 2
 
     def run(self, steps: Steps, groups: int) -> Pair:

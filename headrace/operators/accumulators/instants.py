@@ -23,8 +23,8 @@ Mask = npt.NDArray[np.bool_]
 class Layout:
     """Where an event has what: an int64 line of time, group, sign, nulls, and a word for each column.
 
-    Bit i of nulls says that the i-th column is null. Where rows are ordered, `number` is the element's place in
-    that order and `content` tells equal elements that may be withdrawn.
+    Bit i of nulls says that the i-th column is null. Where rows are ordered, `number` is the element's place
+    in that order and `content` tells equal elements that may be withdrawn.
     """
 
     columns: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Words for values of any size: each different value once, under a label that keeps the order.
 
 Labels leave gaps, so a new value finds one between its neighbours; only when a gap is used up do all labels
-move, in the same order. A new value costs a binary search, a known one a hash probe. Values of types without an
-order (nested ones) get labels in order of appearance.
+move, in the same order. A new value costs a binary search, a known one a hash probe. Values of types without
+an order (nested ones) get labels in order of appearance.
 """
 
 from __future__ import annotations

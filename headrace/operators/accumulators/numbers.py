@@ -21,7 +21,7 @@ _SPLITTER = 134217729.0
 
 
 def whole_limbs(column: pa.Array, limbs: int) -> list[Ints]:
-    """The whole numbers of a column (unscaled, of a decimal) as `limbs` pieces, least first; nulls undefined."""
+    """A column's whole numbers (unscaled, of a decimal) as `limbs` pieces, least first; nulls undefined."""
     if pt.is_decimal(column.type):
         return _decimal_limbs(column)
     values = words(column)

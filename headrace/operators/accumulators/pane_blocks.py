@@ -1,4 +1,4 @@
-"""What is kept by pane and cannot be taken away: real sums and extremes, by prefixes and suffixes of blocks."""
+"""What is kept by pane and cannot be taken away: real sums and extremes, by parts of blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ADD = {1: add_reals, 2: add_squares}
 
 
 class RealSums(PaneValue):
-    """Sums of powers in doubled precision. Nothing is ever subtracted: what leaves a window leaves no trace."""
+    """Sums of powers in doubled precision. Nothing is subtracted: what leaves a window leaves no trace."""
 
     def __init__(self, spec: Real, log: PaneLog, _: pa.Schema) -> None:
         super().__init__(spec, log)
@@ -74,7 +74,7 @@ class Extremes(PaneValue):
     def _relabel(self, new: Any) -> None:
         """The codec's words have moved, in the same order."""
         for name in (self._value, self._prefix, self._suffix):
-            words = self.entries[name]
+            words = self.entries.read(name, self.entries.base)
             self.entries.rewrite(
                 name, np.where(words == _GREATEST, words, new(words ^ self._flip) ^ self._flip)
             )
@@ -97,4 +97,4 @@ class Extremes(PaneValue):
 
     def words(self) -> Ints:
         """The words in use."""
-        return np.asarray(self.entries[self._value] ^ self._flip, np.int64)
+        return np.asarray(self.entries.read(self._value, self.entries.base) ^ self._flip, np.int64)

@@ -34,7 +34,7 @@ class DistinctCounts(PaneValue):
 
     def _forget_derived(self) -> None:
         """Count nothing as entered: all of it follows from the entries."""
-        self._entered = self._left = self._log.entries.base
+        self._entered = self._left = 0
         self._group, self._live, self._counts = Buffer(np.int64), Buffer(np.int64), Buffer(np.int64)
 
     def add(self, rows: Rowset) -> None:
@@ -46,12 +46,12 @@ class DistinctCounts(PaneValue):
 
     def close(self, closing: Closing) -> Ints:
         self._grow()
-        entries, base = self._log.entries, self._log.entries.base
         out = np.empty(len(closing.codes), np.int64)
-        state = np.array([self._log.panes, self._entered - base, self._left - base], np.int64)
-        entered, left = count_pairs(
-            entries["code"],
-            entries["pane"],
+        state = np.array([self._log.panes, self._entered, self._left], np.int64)
+        self._entered, self._left = count_pairs(
+            self._log.entries["code"],
+            self._log.numbers(),
+            self._log.bounds(),
             np.asarray(self._group.view, np.int64),
             closing.windows,
             closing.rows,
@@ -61,7 +61,6 @@ class DistinctCounts(PaneValue):
             self._counts.view,
             out,
         )
-        self._entered, self._left = base + entered, base + left
         return out
 
     def _grow(self) -> None:
@@ -76,7 +75,8 @@ class DistinctCounts(PaneValue):
             self._counts.extend(size - len(self._counts))[:] = 0
 
     def drop(self) -> None:
-        self._log.entries.drop_before(self._left)
+        self._log.drop_panes(self._left)
+        self._entered, self._left = self._entered - self._left, 0
         if len(self._pairs) > self._roomy + max(1024, len(self._log.entries) // 16):
             self._rebuild(None)
 

@@ -26,7 +26,7 @@ class Ends(PaneValue):
         codec.on_relabel(self._relabel)
 
     def _relabel(self, new: Relabelling) -> None:
-        self.entries.rewrite(self._word, new(self.entries[self._word]))
+        self.entries.rewrite(self._word, new(self.words()))
 
     def add(self, rows: Rowset) -> None:
         values = rows.data.column(self._column)
@@ -37,13 +37,14 @@ class Ends(PaneValue):
     def _keep(self, rows: Rowset, values: Ints, out: Ints) -> None:
         raise AssertionError(type(self))
 
-    def _at(self, positions: Ints) -> pa.Array:
+    def _at(self, entries: Ints) -> pa.Array:
+        positions = entries & (len(self.entries[self._word]) - 1)
         valid = self.entries[self._valid][positions] == 1
         return self._codec.decode(self.entries[self._word][positions], None if valid.all() else valid)
 
     def words(self) -> Ints:
         """The words in use."""
-        return np.asarray(self.entries[self._word], np.int64)
+        return np.asarray(self.entries.read(self._word, self.entries.base), np.int64)
 
 
 class Firsts(Ends):

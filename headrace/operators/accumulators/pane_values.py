@@ -23,9 +23,9 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass
 class Rowset:
-    """Rows on their way into panes: their times, group codes and the positions of their entries.
+    """Rows on their way into panes: their times, group codes and entries.
 
-    Entries from `fresh` on are new. `known` gives a column without its nulls, and the entries of what is left.
+    Entries from `fresh` on are new. `known` gives a column without its nulls, and the entries of the rest.
     """
 
     times: Ints
@@ -36,7 +36,7 @@ class Rowset:
     _known: dict[str, Ints | None] = field(default_factory=dict)
 
     def known(self, column: str) -> tuple[pa.Array, Ints]:
-        """The non-null values of a column, and the position of each one's entry."""
+        """The non-null values of a column, and the entry of each."""
         values = self.data.column(column)
         rows = self.known_rows(column)
         return (values, self.slots) if rows is None else (values.take(pa.array(rows)), self.slots[rows])
@@ -69,7 +69,8 @@ class PaneValue(ABC):
         """Take rows into the open panes."""
 
     def scan(self, scan: Scan) -> None:
-        """Prepare what `close` needs of entries that have just been closed; then nothing changes in them."""
+        """Prepare what `close` needs of entries that have just been closed, and change no more."""
+        return
 
     @abstractmethod
     def close(self, closing: Closing) -> Any:
@@ -77,9 +78,15 @@ class PaneValue(ABC):
 
     def remap(self, new: Ints, keep: Mask) -> None:
         """The groups have new codes."""
+        return
 
     def drop(self) -> None:
         """The log has forgotten entries."""
+        return
+
+    def words(self) -> Ints:
+        """The words of a codec that are in use."""
+        return np.empty(0, np.int64)
 
     def state(self) -> dict[str, Part]:
         """State beyond the columns of the entries."""
@@ -97,9 +104,9 @@ class IntSums(PaneValue):
             self.entries.add_column(before, np.int64, kept=False)
 
     def scan(self, scan: Scan) -> None:
-        back = self.entries["back"][: scan.stop]
+        entries = self.entries
         for value, before in self._limbs:
-            chain_ints(back, self.entries[value], self.entries[before], scan.begin)
+            chain_ints(entries["back"], entries[value], entries[before], entries.base, scan.begin, scan.stop)
 
     def close(self, closing: Closing) -> Any:
         return tuple(self._between(value, before, closing) for value, before in self._limbs)
@@ -139,8 +146,8 @@ class NullCounts(IntSums):
             count_rows(rows.slots[~valid_mask(values)], self.entries[self._limbs[0][0]])
 
     def scan(self, scan: Scan) -> None:
-        if scan.begin == 0 and not self._seen:
-            self._seen = bool(self.entries[self._limbs[0][0]].any())
+        if scan.begin == self.entries.base and not self._seen:
+            self._seen = bool(self.entries.read(self._limbs[0][0], self.entries.base).any())
         if self._seen:
             super().scan(scan)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
-from headrace.kernels.aggregate_panes import assign_slots, link_entries, walk_windows
+from headrace.kernels.aggregate_panes import assign_slots, link_ahead, link_back, walk_windows
 from headrace.kernels.hashing import EMPTY
 from headrace.operators.accumulators.entries import Entries
 from headrace.plan.windows import Sliding
@@ -32,8 +32,8 @@ _FAR = 2**61
 class Closing:
     """Windows that close together: output rows rows[w] … rows[w + 1] − 1 are those of window `windows[w]`.
 
-    Each output row is a group `codes` with the positions of its first and last entry. `cuts[w]` is the first
-    entry after the block edge in window w (`headrace.kernels.aggregate_blocks`).
+    Each output row is a group `codes` with its first and last entry. `cuts[w]` is the first entry after the
+    block edge in window w (`headrace.kernels.aggregate_blocks`).
     """
 
     windows: Ints
@@ -46,7 +46,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Scan:
-    """What must be scanned before windows close: blocks of entries, by the positions at which they begin.
+    """What must be scanned before windows close: blocks of entries, by the entries at which they begin.
 
     `begin` … `stop` − 1 have just been closed, in the blocks `open`; the blocks `done` are complete.
     """
@@ -61,68 +61,67 @@ class PaneLog:
     """The entries of all panes that a window still to come can hold. One pane, the last, is open."""
 
     def __init__(self, window: Sliding) -> None:
-        self.entries = Entries()
-        for name in ("code", "pane"):
-            self.entries.add_column(name, np.int64)
-        for name in ("back", "ahead"):
-            self.entries.add_column(name, np.int64, kept=False)
-        self.entries.on_restore = self._forget_derived
         self.spec = window
+        self.entries = Entries()
+        self.entries.add_column("code", np.int32)
+        for name in ("back", "ahead"):
+            self.entries.add_column(name, np.int32, kept=False)
         self._slide, self._rest = window.slide, window.size % window.slide
         self.panes = 2 * (window.size // window.slide) + (1 if self._rest else 0)
         self._block = -(-window.size // window.slide)
         self._open_end = MIN_TIME
-        self._latest = Buffer(np.int64)
-        self._place = Buffer(np.int64)
+        self._numbers, self._firsts = Buffer(np.int64), Buffer(np.int64)
+        self._latest, self._place = Buffer(np.int64), Buffer(np.int64)
         self._live: Ints = np.empty((0, 3), np.int64)
         self.window = -_FAR
         self._scratch = _Scratch(0)
         self._forget_derived()
 
     def _forget_derived(self) -> None:
-        """Count nothing as entered, linked or scanned: all of it follows from the entries."""
+        """Count nothing as linked, entered or scanned: all of it follows from the entries."""
         self._linked = False
-        self._entered = self._left = self._scanned = self._complete = self.entries.base
-        self._alive = 0
+        self._entered = self._left = self._alive = 0
+        self._scanned = self._complete = self.entries.base
 
     def _link(self) -> None:
         """Link all entries anew, after a restore."""
+        if self._linked:
+            return
         self._linked = True
-        codes = self.entries["code"]
+        entries, base = self.entries, self.entries.base
+        groups = int(entries.read("code", base).max(initial=-1)) + 1
         for buffer in (self._latest, self._place):
-            buffer.replace(np.full(int(codes.max(initial=-1)) + 1, EMPTY, np.int64))
-        link_entries(codes, self.entries.base, self._latest.view, self.entries["back"])
-        self._link_ahead(0)
-
-    def _link_ahead(self, begin: int) -> None:
-        back = self.entries["back"][begin:]
-        linked = np.flatnonzero(back)
-        self.entries["ahead"][begin + linked - back[linked]] = back[linked]
+            buffer.replace(np.full(groups, EMPTY, np.int64))
+        link_back(entries["code"], base, entries.next, self._latest.view, entries["back"])
+        link_ahead(entries["back"], entries["ahead"], base, entries.next)
 
     # ------------------------------------------------------------------------------------------ rows in
 
     def take(self, times: Ints, codes: Ints, groups: int) -> Ints:
-        """The position of each row's entry; `groups` is the number of codes so far."""
-        if not self._linked:
-            self._link()
+        """The entry of each row; `groups` is the number of codes so far."""
+        self._link()
         self._grow(groups)
         entries, size = self.entries, len(times)
-        new = np.empty((3, size), np.int64)
-        slots = np.empty(size, np.int64)
+        slots, code, back = np.empty((3, size), np.int64)
+        panes = np.empty((size, 2), np.int64)
         state = [self._slide, self._rest, self._open_end, entries.settled, entries.base, entries.next]
-        added, self._open_end, entries.settled = assign_slots(
-            times, codes, np.array(state, np.int64), self._latest.view, slots, *new
+        added, opened, self._open_end = assign_slots(
+            times, codes, np.array(state, np.int64), self._latest.view, slots, code, back, panes
         )
-        self._append(new[:, :added])
+        if opened:
+            self._numbers.append(panes[:opened, 0])
+            self._firsts.append(panes[:opened, 1])
+            entries.settled = int(panes[opened - 1, 1])
+        if added:
+            self._append(code[:added], back[:added])
         return slots
 
-    def _append(self, new: Ints) -> None:
-        begin, added = len(self.entries), new.shape[1]
-        if added:
-            self.entries.extend(added)
-            for name, values in zip(("code", "pane", "back"), new, strict=True):
-                self.entries[name][begin:] = values
-            self._link_ahead(begin)
+    def _append(self, code: Ints, back: Ints) -> None:
+        entries, begin = self.entries, self.entries.next
+        entries.extend(len(code))
+        entries.write("code", begin, code)
+        entries.write("back", begin, back)
+        link_ahead(entries["back"], entries["ahead"], begin, entries.next)
 
     def _grow(self, groups: int) -> None:
         for buffer in (self._latest, self._place):
@@ -133,11 +132,11 @@ class PaneLog:
 
     def due(self) -> int:
         """The instant at which the next window with rows is answered, or MAX_TIME."""
-        panes = self.entries["pane"]
-        at = int(np.searchsorted(panes, max(2 * self.window - self.panes, -_FAR)))
-        if at == len(panes):
+        numbers = self._numbers.view
+        if not len(numbers) or numbers[-1] < 2 * self.window - self.panes:
             return MAX_TIME
-        return max(self.window, int(panes[at]) // 2 + 1) * self._slide - 1
+        at = int(np.searchsorted(numbers, max(2 * self.window - self.panes, -_FAR)))
+        return max(self.window, int(numbers[at]) // 2 + 1) * self._slide - 1
 
     def close(self, frontier: int) -> tuple[Scan, Closing] | None:
         """Some of the windows answered at or before `frontier` that are not closed yet; None when all are.
@@ -147,31 +146,39 @@ class PaneLog:
         due = self.due()
         if due > frontier or due == MAX_TIME:
             return None
-        if not self._linked:
-            self._link()
-        last = int(self.entries["pane"][-1]) // 2 + 1 + self._block
+        self._link()
+        last = int(self._numbers.view[-1]) // 2 + 1 + self._block
         return self._walk(min((frontier + 1) // self._slide, last) + 1)
 
     def _walk(self, stop: int) -> tuple[Scan, Closing]:
-        entries, base = self.entries, self.entries.base
         self._make_room()
-        out = self._scratch
-        state = [self.window, stop, self.panes, base, self._entered - base, self._left - base, self._alive]
-        self.window, entered, left, self._alive, rows, closed = walk_windows(
+        entries, out = self.entries, self._scratch
+        state = [self.window, stop, self.panes, self._entered, self._left, self._alive]
+        self.window, self._entered, self._left, self._alive, rows, closed = walk_windows(
             entries["code"],
-            entries["pane"],
             entries["ahead"],
+            np.asarray(self._numbers.view, np.int64),
+            self.bounds(),
             self._live,
             self._place.view,
             np.array(state, np.int64),
-            *out.rows,
+            out.codes,
+            out.heads,
+            out.tails,
             out.windows,
         )
-        self._entered, self._left = base + entered, base + left
         windows = out.windows[:closed, 0].copy()
         offsets = np.append(out.windows[:closed, 1], rows)
-        codes, heads, tails = (column[:rows].copy() for column in out.rows)
+        codes, heads, tails = (column[:rows].copy() for column in (out.codes, out.heads, out.tails))
         return self._scan(), Closing(windows, offsets, self._cuts(windows), codes, heads, tails)
+
+    def numbers(self) -> Ints:
+        """The panes held, in order."""
+        return np.asarray(self._numbers.view, np.int64)
+
+    def bounds(self) -> Ints:
+        """The first entry of each pane, and the end of the last."""
+        return np.append(self._firsts.view, self.entries.next)
 
     def _make_room(self) -> None:
         groups = len(self._place)
@@ -182,37 +189,48 @@ class PaneLog:
         if self._scratch.room < max(CHUNK, groups):
             self._scratch = _Scratch(max(CHUNK, groups))
 
+    def _first_of(self, panes: Ints) -> Ints:
+        """The first entry in each of some panes or later."""
+        at = np.searchsorted(self._numbers.view, panes)
+        firsts: Ints = self.bounds()[at]
+        return firsts
+
     def _cuts(self, windows: Ints) -> Ints:
         """Where the block edge lies in each window; a window that ends with its block is all before it."""
-        blocks = (windows - 1) // self._block
-        cuts = np.searchsorted(self.entries["pane"], 2 * self._block * blocks)
-        return np.where(windows % self._block == 0, len(self.entries), cuts)
+        cuts = self._first_of(2 * self._block * ((windows - 1) // self._block))
+        return np.where(windows % self._block == 0, self.entries.next, cuts)
 
     def _scan(self) -> Scan:
         """The entries closed and the blocks completed since the last scan."""
-        base, panes = self.entries.base, self.entries["pane"]
-        begin, stop = self._scanned - base, self._entered - base
-        first = self._block_begin(int(panes[begin])) if begin < stop else begin
-        complete = (self.window - 1) // self._block
-        done = min(int(np.searchsorted(panes, 2 * self._block * complete)), stop)
-        scan = Scan(begin, stop, self._edges(first, stop), self._edges(self._complete - base, done))
-        self._scanned, self._complete = self._entered, max(self._complete, base + done)
+        bounds = self.bounds()
+        begin, stop = self._scanned, int(bounds[self._entered])
+        complete = np.array([2 * self._block * ((self.window - 1) // self._block)])
+        done = min(int(self._first_of(complete)[0]), stop)
+        scan = Scan(begin, stop, self._edges(begin, stop), self._edges(self._complete, done))
+        self._scanned, self._complete = stop, max(self._complete, done)
         return scan
 
-    def _block_begin(self, pane: int) -> int:
-        length = 2 * self._block
-        return int(np.searchsorted(self.entries["pane"], pane // length * length))
-
     def _edges(self, begin: int, stop: int) -> Ints:
+        """The entries at which the blocks begin that hold `begin` … `stop` − 1, and `stop`."""
         if stop <= begin:
             return np.empty(0, np.int64)
-        blocks = self.entries["pane"][begin:stop] // (2 * self._block)
-        inner = np.flatnonzero(blocks[1:] != blocks[:-1]) + begin + 1
-        return np.concatenate(([begin], inner, [stop]))
+        firsts = np.asarray(self._firsts.view, np.int64)
+        low, high = np.searchsorted(firsts, [begin, stop - 1], side="right") - 1
+        blocks = np.unique(self._numbers.view[low : high + 1] // (2 * self._block))
+        return np.append(self._first_of(2 * self._block * blocks), stop)
 
     def drop(self) -> None:
-        """Forget the entries that no window to come can hold."""
-        self.entries.drop_before(self._left)
+        """Forget the panes that no window to come can hold."""
+        gone = self._left
+        if gone:
+            self.drop_panes(gone)
+            self._entered, self._left = self._entered - gone, 0
+
+    def drop_panes(self, count: int) -> None:
+        """Forget the first panes."""
+        self.entries.drop_before(int(self.bounds()[count]))
+        self._numbers.drop(count)
+        self._firsts.drop(count)
 
     # ------------------------------------------------------------------------------------------- groups
 
@@ -223,33 +241,41 @@ class PaneLog:
 
     def held(self) -> Mask:
         """Which groups have an entry."""
-        if not self._linked:
-            self._link()
+        self._link()
         held: Mask = np.asarray(self._latest.view >= self.entries.base)
         return held
 
     def remap(self, new: Ints, keep: Mask) -> None:
         """Give the groups new codes; those that are not kept have no entry."""
-        size = min(len(keep), len(self._latest))
         for buffer in (self._latest, self._place):
-            buffer.replace(buffer.view[keep[:size]].copy())
+            buffer.replace(buffer.view[keep].copy())
         self._live[: self._alive, 0] = new[self._live[: self._alive, 0]]
-        self.entries.rewrite("code", new[self.entries["code"]])
+        self.entries.rewrite("code", new[self.entries.read("code", self.entries.base)])
 
     # --------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
         """Bytes held."""
-        return self.entries.bytes() + self._latest.bytes() + self._place.bytes() + int(self._live.nbytes)
+        buffers = (self._numbers, self._firsts, self._latest, self._place)
+        return self.entries.bytes() + sum(b.bytes() for b in buffers) + int(self._live.nbytes)
 
     def changes(self, full: bool) -> Mapping[str, Any]:
-        """The entries that changed, and where the log stands."""
-        return {**self.entries.changes(full), "open_end": self._open_end, "window": self.window}
+        """The entries that changed, their panes, and where the log stands."""
+        chunk = self.entries.changes(full)
+        since = int(np.searchsorted(self._firsts.view, chunk["begin"]))
+        chunk |= {"numbers": self._numbers.view[since:].copy(), "firsts": self._firsts.view[since:].copy()}
+        return {**chunk, "open_end": self._open_end, "window": self.window}
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         """Take over what `changes` gave."""
-        self._open_end, self.window = chunk["open_end"], chunk["window"]
         self.entries.apply(chunk)
+        firsts = np.asarray(self._firsts.view, np.int64)
+        kept = firsts < chunk["begin"] if not chunk["reset"] else np.zeros(len(firsts), np.bool_)
+        kept &= firsts >= chunk["base"]
+        self._numbers.replace(np.concatenate((self._numbers.view[kept], chunk["numbers"])))
+        self._firsts.replace(np.concatenate((firsts[kept], chunk["firsts"])))
+        self._open_end, self.window = chunk["open_end"], chunk["window"]
+        self._forget_derived()
 
 
 class _Scratch:
@@ -257,5 +283,5 @@ class _Scratch:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self.rows = [np.empty(room, np.int64) for _ in range(3)]
+        self.codes, self.heads, self.tails = (np.empty(room, np.int64) for _ in range(3))
         self.windows = np.empty((_WINDOWS if room else 0, 2), np.int64)

@@ -23,7 +23,7 @@ class OfColumn:
 
 @dataclass(frozen=True)
 class Nulls(OfColumn):
-    """How many nulls; most columns have none, which costs nothing. Found: int64, or 0 where there are none."""
+    """How many nulls. Found: int64, or the number 0 where no column had any: then it costs nothing."""
 
 
 @dataclass(frozen=True)
