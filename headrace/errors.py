@@ -59,3 +59,26 @@ class InputError(HeadraceError):
     """A batch that the engine cannot take."""
 
     stage = "input"
+
+
+class SqlError(HeadraceError):
+    """A query text that cannot be read or has no meaning.
+
+    `line` and `column` count from 1; 0 where no place in the text can be named. `excerpt` is the line with
+    carets under the place.
+    """
+
+    stage = "sql"
+
+    def __init__(
+        self, code: str, message: str, *, line: int = 0, column: int = 0, excerpt: str = "", hint: str = ""
+    ) -> None:
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+        place = f"line {line}, column {column}" if line else ""
+        super().__init__(code, message, place=place, hint=hint)
+
+    def _text(self) -> str:
+        first, *rest = super()._text().split("\n", 1)
+        return "\n".join([first, *([self.excerpt] if self.excerpt else []), *rest])

@@ -1,0 +1,104 @@
+"""The plan of a grouped SELECT: arguments computed, rows aggregated, groups filtered, columns listed.
+
+Over one stream through a sliding window the aggregate keeps panes and knows the window's bounds; over
+anything else it is the aggregate of a relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from headrace.expressions import Column, Expression
+from headrace.plan.nodes import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
+from headrace.plan.windows import Sliding
+from headrace.sql.codes import Code
+from headrace.sql.columns import Listed, projected
+from headrace.sql.grouping import Grouping
+from headrace.sql.joins import joined, selected
+from headrace.sql.place import fail
+from headrace.sql.reading import check_read
+from headrace.sql.resolver import BOUNDS
+from headrace.sql.scope import Scope, fresh
+from headrace.sql.typed import conjuncts
+
+
+def aggregated(
+    scope: Scope,
+    where: list[Expression],
+    group: exp.Group | None,
+    columns: list[Listed],
+    having: exp.Expr | None,
+    aliases: Mapping[str, exp.Expr],
+) -> Plan:
+    """The whole plan above FROM and WHERE."""
+    window = _sliding_window(scope)
+    grouping = Grouping(scope, aliases, window is not None)
+    for key in _keys(group, columns):
+        grouping.add_key(key)
+    grouping.clause = "SELECT"
+    made = [(each.name, each.resolved(grouping)) for each in columns]
+    conditions = conjuncts(grouping, having)
+    plan = selected(scope.items[0].input.plan, where) if window else joined(scope, where)
+    grouped = _aggregate(plan, grouping, window)
+    kept = selected(grouped, [grouping.after(each) for each in conditions])
+    return projected(kept, [(name, grouping.after(each)) for name, each in made])
+
+
+def _sliding_window(scope: Scope) -> Sliding | None:
+    only = scope.items[0] if len(scope.items) == 1 else None
+    return only.window if only is not None and isinstance(only.window, Sliding) else None
+
+
+def _keys(group: exp.Group | None, columns: list[Listed]) -> list[exp.Expr]:
+    """What GROUP BY names; a number is a position in the SELECT list."""
+    if group is None:
+        return []
+    check_read(group)
+    return [_at_position(each, columns) for each in group.expressions]
+
+
+def _at_position(node: exp.Expr, columns: list[Listed]) -> exp.Expr:
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return node
+    position = int(node.name) if node.name.isdecimal() and len(node.name) < 9 else 0
+    if not 1 <= position <= len(columns) or columns[position - 1].star is not None:
+        hint = f"SELECT lists {len(columns)} columns"
+        fail(Code.GROUP_POSITION, f"GROUP BY {node.name}: no such column", node, hint)
+    return columns[position - 1].node
+
+
+def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | None) -> Plan:
+    prepared, calls = _prepared(plan, grouping)
+    keys = tuple(grouping.keys.values())
+    if not keys and not calls:
+        calls = (AggregateCall("count", "count"),)
+    if window is None:
+        return Aggregate(prepared, keys, calls)
+    return SlidingAggregate(prepared, keys, calls, window, BOUNDS if grouping.uses_bounds else None)
+
+
+def _prepared(plan: Plan, grouping: Grouping) -> tuple[Plan, tuple[AggregateCall, ...]]:
+    """The calls with their arguments as columns; keys and arguments that are none yet are computed first."""
+    columns = {name: key for key, name in grouping.keys.items()}
+    taken = {
+        name.lower() for name in (*plan.schema.names, *columns, *(c.name for c in grouping.calls.values()))
+    }
+    calls = []
+    for (_, argument), call in grouping.calls.items():
+        name = None if argument is None else _column_of(argument, columns, taken)
+        calls.append(replace(call, column=name))
+    plain = all(isinstance(each, Column) for each in columns.values())
+    return (plan if plain else Project(plan, tuple(columns.items()))), tuple(calls)
+
+
+def _column_of(argument: Expression, columns: dict[str, Expression], taken: set[str]) -> str:
+    """The column that holds `argument`, added if it is new."""
+    known = next((name for name, each in columns.items() if each == argument), None)
+    if known is not None:
+        return known
+    name = argument.name if isinstance(argument, Column) else fresh("argument", taken)
+    columns[name] = argument
+    return name

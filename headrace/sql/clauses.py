@@ -1,0 +1,86 @@
+"""What the dialect adds to SQL, as the parser hands it on: windows, outputs and declarations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from headrace.sql.place import Span
+
+WINDOW = "stream_window"
+"""The key in a FROM item's `meta` under which its window clause lies."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """`1 HOUR 30 MINUTES`: amounts with their units; a plain number has the unit ''."""
+
+    parts: tuple[tuple[Fraction, str], ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class RangeClause:
+    """`[RANGE size]` or `[RANGE size SLIDE slide]`."""
+
+    size: Duration
+    slide: Duration | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class RowsClause:
+    """`[ROWS count]` or `[PARTITION BY keys ROWS count]`."""
+
+    count: int
+    keys: tuple[exp.Column, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class NowClause:
+    """`[NOW]`."""
+
+    span: Span
+
+
+@dataclass(frozen=True)
+class UnboundedClause:
+    """`[UNBOUNDED]`, `[ROWS UNBOUNDED]`, `[RANGE UNBOUNDED]`."""
+
+    span: Span
+
+
+WindowClause = RangeClause | RowsClause | NowClause | UnboundedClause
+
+
+class ToStream(exp.Expression):
+    """`ISTREAM(query)` and its like; `kind` is the word."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True, "with_": False}
+
+
+@dataclass(frozen=True)
+class StreamDeclaration:
+    """`CREATE STREAM name (column type, …) TIME column`; `time` may also be INTERNAL or LATENT."""
+
+    name: exp.Identifier
+    columns: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    time: exp.Identifier | None
+    replace: bool
+
+
+@dataclass(frozen=True)
+class ViewDeclaration:
+    """`CREATE VIEW name (column, …) AS query`; no columns: those of the query."""
+
+    name: exp.Identifier
+    columns: tuple[exp.Identifier, ...]
+    query: exp.Expr
+    replace: bool
+
+
+Declaration = StreamDeclaration | ViewDeclaration

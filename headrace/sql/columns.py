@@ -1,0 +1,126 @@
+"""The SELECT list: what is asked for and what it is called.
+
+A column keeps its name, an expression is called as it was written, and names that would clash get a number:
+`a`, `a_1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.expressions import Column, Expression
+from headrace.plan.nodes import Plan, Project
+from headrace.sql.aggregate_names import AGGREGATES
+from headrace.sql.codes import Code
+from headrace.sql.dialect import OUTPUTS, TEXT
+from headrace.sql.environment import Environment
+from headrace.sql.place import fail
+from headrace.sql.reading import check_read
+from headrace.sql.resolver import Resolver
+from headrace.sql.scope import Scope, fresh
+from headrace.sql.typed import expression
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One column of the answer: `node` says what, unless a star stands for the internal column `star`."""
+
+    name: str
+    node: exp.Expr
+    star: str | None = None
+
+    def resolved(self, resolver: Resolver) -> Expression:
+        """The expression of this column."""
+        if self.star is not None:
+            return resolver.remember(Column(self.star), self.node)
+        return expression(resolver, self.node)
+
+
+@dataclass(frozen=True)
+class SelectList:
+    """What SELECT lists, whether DISTINCT, and the output word around the list, if any."""
+
+    nodes: list[exp.Expr]
+    distinct: bool
+    output: str | None
+    place: exp.Expr
+
+    @property
+    def has_aggregates(self) -> bool:
+        return any(has_aggregate(each) for each in self.nodes)
+
+    @property
+    def aliases(self) -> dict[str, exp.Expr]:
+        """The names that SELECT gives, and to what."""
+        named = (each for each in self.nodes if isinstance(each, exp.Alias))
+        return {each.alias.lower(): each.this for each in named}
+
+
+def read_select_list(node: exp.Select) -> SelectList:
+    """The list of a SELECT, out of the output word that may be around it."""
+    distinct = node.args.get("distinct")
+    if distinct is not None:
+        check_read(distinct)
+    words = [each for each in node.expressions if _is_output(each)]
+    if not words:
+        return SelectList(node.expressions, distinct is not None, None, node)
+    if len(node.expressions) > 1:
+        hint = "write SELECT ISTREAM(a, b) FROM …"
+        fail(Code.MEANINGLESS_OUTPUT, f"{words[0].name.upper()} is around all columns", words[0], hint)
+    inside = words[0].expressions
+    if not inside:
+        fail(Code.SYNTAX, f"{words[0].name.upper()} lists no columns", words[0], "write ISTREAM(*)")
+    within = len(inside) == 1 and isinstance(inside[0], exp.Distinct)
+    listed = inside[0].expressions if within else inside
+    return SelectList(listed, within or distinct is not None, words[0].name.upper(), words[0])
+
+
+def _is_output(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() in OUTPUTS
+
+
+def has_aggregate(node: exp.Expr | None) -> bool:
+    """Whether an aggregate is called anywhere in `node`."""
+    calls = node.find_all(exp.Anonymous) if node is not None else ()
+    return any(each.name.lower() in AGGREGATES for each in calls)
+
+
+def listed(env: Environment, scope: Scope, nodes: list[exp.Expr]) -> list[Listed]:
+    """The columns of the answer, stars spelled out, each with a name of its own."""
+    taken: set[str] = set()
+    columns = [each for node in nodes for each in _expanded(env, scope, node)]
+    return [Listed(fresh(each.name, taken), each.node, each.star) for each in columns]
+
+
+def _expanded(env: Environment, scope: Scope, node: exp.Expr) -> Iterator[Listed]:
+    if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+        yield from _star(scope, node)
+    elif isinstance(node, exp.Alias):
+        yield Listed(node.alias, node.this)
+    elif isinstance(node, exp.Column):
+        yield Listed(node.name, node)
+    else:
+        yield Listed(_written(env, node), node)
+
+
+def _star(scope: Scope, node: exp.Expr) -> Iterator[Listed]:
+    check_read(node if isinstance(node, exp.Star) else node.this)
+    table = node.args.get("table")
+    items = scope.columns if table is None else [scope.columns[scope.item(table)]]
+    for found in (found for item in items for found in item):
+        yield Listed(found.column, node, found.internal)
+
+
+def _written(env: Environment, node: exp.Expr) -> str:
+    if TEXT in node.meta:
+        return env.written(*node.meta[TEXT])
+    return node.name or type(node).__name__.lower()
+
+
+def projected(plan: Plan, columns: list[tuple[str, Expression]]) -> Plan:
+    """`plan` with these columns; itself if it has them already."""
+    same = [(name, Column(name)) for name in plan.schema.names] == columns
+    return plan if same else Project(plan, tuple(columns))

@@ -1,0 +1,93 @@
+"""`CREATE STREAM` and `CREATE VIEW`; `CREATE TABLE … FROM 'file'` is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headrace.sql.clauses import Declaration, StreamDeclaration, ViewDeclaration
+from headrace.sql.codes import Code
+from headrace.sql.place import fail, nearest
+from headrace.sql.window_parser import LATER, WindowParser
+
+DECLARATION: Final = "declaration"
+"""The key in a CREATE's `meta` under which what it declares lies."""
+
+
+class DeclarationParser(WindowParser):
+    """Reads declarations into frozen data; the CREATE node only carries them."""
+
+    def _parse_create(self) -> exp.Create | exp.Command:
+        replace = self._match_pair(TokenType.OR, TokenType.REPLACE)
+        self._match(TokenType.TEMPORARY)
+        word, token = self._curr.text.upper(), self._curr or self._prev
+        read = KINDS.get(word)
+        if read is None:
+            hint = nearest(word, KINDS, "CREATE STREAM … or CREATE VIEW …")
+            fail(Code.STATEMENT, f"cannot create {self._curr.text or 'nothing'}", token, hint)
+        self._advance()
+        declaration = read(self, replace)
+        create = exp.Create(this=declaration.name, kind=word).update_positions(token)
+        create.meta[DECLARATION] = declaration
+        return create
+
+    def _parse_name(self, of: str) -> exp.Identifier:
+        at = self._curr or self._prev
+        found = self._parse_id_var(any_token=False)
+        if not isinstance(found, exp.Identifier) or not found.name:
+            fail(Code.SYNTAX, f"here should be the name of {of}", at)
+        return found
+
+    def _expect(self, token: TokenType, sign: str) -> None:
+        if not self._match(token):
+            fail(Code.SYNTAX, f"here should be {sign}", self._curr or self._prev)
+
+    def _parse_stream_declaration(self, replace: bool) -> StreamDeclaration:
+        name = self._parse_name("a stream")
+        self._expect(TokenType.L_PAREN, "( and the columns")
+        columns = [self._parse_declared_column()]
+        while self._match(TokenType.COMMA):
+            columns.append(self._parse_declared_column())
+        self._expect(TokenType.R_PAREN, ")")
+        time = self._parse_name("the column of time") if self._match_text_seq("TIME") else None
+        return StreamDeclaration(name, tuple(columns), time, replace)
+
+    def _parse_declared_column(self) -> tuple[exp.Identifier, exp.DataType]:
+        name = self._parse_name("a column")
+        at = self._curr or self._prev
+        of = self._parse_types(allow_identifiers=False)
+        if not isinstance(of, exp.DataType):
+            fail(Code.UNKNOWN_TYPE, f"{at.text!r} is no type", at, "BIGINT, DOUBLE, STRING, TIMESTAMP, …")
+        return name, of.update_positions(at)
+
+    def _parse_view_declaration(self, replace: bool) -> ViewDeclaration:
+        name = self._parse_name("a view")
+        columns: list[exp.Identifier] = []
+        if self._match(TokenType.L_PAREN):
+            columns.append(self._parse_name("a column"))
+            while self._match(TokenType.COMMA):
+                columns.append(self._parse_name("a column"))
+            self._expect(TokenType.R_PAREN, ")")
+        self._expect(TokenType.ALIAS, "AS and a query")
+        return ViewDeclaration(name, tuple(columns), self._parse_query(), replace)
+
+    def _parse_query(self) -> exp.Expr:
+        """A whole query, in whatever form."""
+        at: Token = self._curr or self._prev
+        found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select(nested=True)))
+        if found is None:
+            fail(Code.STATEMENT, "here should be a query", at, "SELECT …, or CREATE STREAM | VIEW …")
+        return found
+
+    def _parse_table_declaration(self, replace: bool) -> ViewDeclaration:
+        fail(Code.NO_TABLES, f"tables are {LATER}", self._prev, "declare a STREAM and window it [UNBOUNDED]")
+
+
+KINDS: Final[dict[str, Callable[[DeclarationParser, bool], Declaration]]] = {
+    "STREAM": DeclarationParser._parse_stream_declaration,
+    "VIEW": DeclarationParser._parse_view_declaration,
+    "TABLE": DeclarationParser._parse_table_declaration,
+}

@@ -1,0 +1,128 @@
+"""CQL: Spark's SQL with windows on FROM items, ISTREAM / DSTREAM / RSTREAM and stream declarations.
+
+Functions keep the names they were written with: Spark's are known to `headrace.expressions` under Spark's own
+names, and sqlglot's rewriting of them would only have to be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headrace.sql.clauses import ToStream
+from headrace.sql.codes import Code
+from headrace.sql.declaration_parser import DeclarationParser
+from headrace.sql.place import fail
+
+OUTPUTS: Final = frozenset({"ISTREAM", "DSTREAM", "RSTREAM"})
+OPENS_QUERY: Final = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM})
+TEXT: Final = "text"
+"""The key in an expression's `meta` under which its first and last character lie."""
+
+
+class CqlParser(DeclarationParser):
+    """Reads statements: declarations and queries, nothing else."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
+
+    def _parse_statement(self) -> exp.Expr | None:
+        if not self._curr:
+            return None
+        return self._parse_create() if self._match(TokenType.CREATE) else self._parse_query()
+
+    def _parse_select_query(
+        self,
+        nested: bool = False,
+        table: bool = False,
+        parse_subquery_alias: bool = True,
+        parse_set_operation: bool = True,
+    ) -> exp.Expr | None:
+        if not self._opens_output():
+            return super()._parse_select_query(nested, table, parse_subquery_alias, parse_set_operation)
+        this = self._parse_output()
+        if table:
+            return self._parse_subquery(this, parse_alias=parse_subquery_alias)
+        return self._parse_set_operations(this) if parse_set_operation else this
+
+    def _opens_output(self) -> bool:
+        """Whether `ISTREAM(` and a query come next; `ISTREAM(a, b)` after SELECT is an expression."""
+        if self._curr.text.upper() not in OUTPUTS or self._next.token_type != TokenType.L_PAREN:
+            return False
+        inside = self._tokens[self._index + 2] if self._index + 2 < self._tokens_size else None
+        return inside is not None and (inside.token_type in OPENS_QUERY or inside.text.upper() in OUTPUTS)
+
+    def _parse_output(self) -> ToStream:
+        word = self._curr
+        self._advance(2)
+        query = self._parse_query()
+        self._match_r_paren()
+        return ToStream(this=query, kind=word.text.upper()).update_positions(word)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Any = None,
+    ) -> exp.Join | None:
+        """After a comma comes a FROM item, and what is wrong with it is said there."""
+        if self._match(TokenType.COMMA):
+            item = self._parse_table(alias_tokens=alias_tokens)
+            return self.expression(exp.Join(this=item)) if item else None
+        return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+
+    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
+        """BETWEEN … AND …; sqlglot would do without the AND."""
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            fail(Code.SYNTAX, "BETWEEN needs AND", self._curr or self._prev, "x BETWEEN 1 AND 9")
+        between = exp.Between(this=this, low=low, high=self._parse_bitwise())
+        return self.validate_expression(between)
+
+    def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+        """One expression more than commas; sqlglot would pass over what is missing."""
+        found = [self._parse_projection()]
+        while self._match(TokenType.COMMA):
+            found.append(self._parse_projection())
+        return found, None
+
+    def _parse_projection(self) -> exp.Expr:
+        found = self._parse_expression()
+        if found is None:
+            fail(Code.SYNTAX, "here should be a column or an expression", self._curr or self._prev)
+        return found
+
+    def _parse_expression(self) -> exp.Expr | None:
+        first = self._curr
+        found = super()._parse_expression()
+        if found is not None and first:
+            found.meta[TEXT] = (first.start, self._prev.end + 1)
+        return found
+
+    def expression(self, instance: Any, token: Token | None = None, comments: list[str] | None = None) -> Any:
+        """Every node knows the last token it was read from, and with its children the whole place."""
+        if token is None and self._prev:
+            instance.update_positions(self._prev)
+        return super().expression(instance, token, comments)
+
+
+class Cql(Spark):
+    """The dialect, as sqlglot wants it said."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """No statement swallows the rest of the text unread."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = CqlParser

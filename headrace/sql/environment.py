@@ -1,0 +1,68 @@
+"""What the queries of one text can see: the catalog, and the WITH queries around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from headrace.expressions import Column
+from headrace.plan.nodes import Project
+from headrace.sql.catalog import Catalog, Relation
+from headrace.sql.codes import Code
+from headrace.sql.place import Place, fail, nearest
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Names to relations; the innermost meaning counts. `text` is what the user wrote."""
+
+    catalog: Catalog
+    text: str
+    queries: Mapping[str, Relation] = field(default_factory=dict)
+
+    def find(self, name: exp.Expr) -> Relation:
+        """What a name in FROM means."""
+        found = self.queries.get(name.name.lower()) or self.catalog.find(name.name)
+        if found is None:
+            known = [*self.queries, *self.catalog.names]
+            listed = f"known: {', '.join(known)}" if known else "declare it, or pass streams={'name': schema}"
+            fail(
+                Code.UNKNOWN_STREAM,
+                f"no stream or view {name.name!r}",
+                name,
+                nearest(name.name, known, listed),
+            )
+        return found
+
+    def with_query(self, name: str, relation: Relation) -> Environment:
+        """The same with one more name."""
+        return replace(self, queries={**self.queries, name.lower(): relation})
+
+    def written(self, start: int, end: int) -> str:
+        """The characters as they were written, white space made even."""
+        return " ".join(self.text[start:end].split())
+
+
+def renamed(relation: Relation, names: list[str], place: Place) -> Relation:
+    """The same columns under other names, one each."""
+    old = relation.plan.schema.names
+    if len(names) != len(old):
+        fail(Code.COLUMN_COUNT, f"{len(names)} names for {len(old)} columns: {', '.join(old)}", place)
+    if len({each.lower() for each in names}) < len(names):
+        fail(Code.SAME_COLUMN, "two columns have the same name", place)
+    if names == old:
+        return relation
+    columns = tuple((new, Column(name)) for new, name in zip(names, old, strict=True))
+    return replace(relation, plan=Project(relation.plan, columns))
+
+
+def one_domain(first: int | None, second: int | None, place: Place) -> None:
+    """An error unless two times are of one domain."""
+    if first != second:
+        shown = [
+            "sequence numbers" if each is None else f"{each} ticks per second" for each in (first, second)
+        ]
+        hint = "all streams of a query share one domain of time"
+        fail(Code.TIME_DOMAINS, f"{shown[0]} and {shown[1]} do not mix", place, hint)

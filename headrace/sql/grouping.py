@@ -1,0 +1,178 @@
+"""GROUP BY and aggregates: which expressions are keys, which aggregates are asked for, what comes after.
+
+After aggregation a row has the keys, the aggregates and, for a sliding window, its bounds. An expression over
+the input becomes one over such a row by putting the key's column wherever a key's expression stands; a
+column of the input that is left over is not grouped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headrace.errors import PlanError
+from headrace.expressions import Case, Column, Expression, Literal
+from headrace.plan.aggregates import result_type
+from headrace.plan.nodes import AggregateCall
+from headrace.schema import Schema
+from headrace.sql.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
+from headrace.sql.codes import Code
+from headrace.sql.place import fail
+from headrace.sql.reading import check_read
+from headrace.sql.resolver import BOUNDS, Resolver
+from headrace.sql.scope import Scope, fresh
+from headrace.sql.typed import expression, predicate, type_of
+
+Argument = Expression | None
+"""What an aggregate is taken of; None is `*`."""
+
+
+class Grouping(Resolver):
+    """Resolves SELECT and HAVING where rows are grouped, and collects the aggregates on the way.
+
+    A name that is no column of the input may be a bound of the sliding window or an alias of SELECT.
+    """
+
+    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expr], sliding: bool) -> None:
+        super().__init__(scope, "GROUP BY")
+        self.aliases = aliases
+        self.sliding = sliding
+        self.keys: dict[Expression, str] = {}
+        self.calls: dict[tuple[str, Argument], AggregateCall] = {}
+        self.uses_bounds = False
+        self._taken = {name.lower() for name in scope.schema.names} | set(BOUNDS)
+        self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in BOUNDS if sliding]
+        self._inside_alias = False
+
+    @property
+    def schema(self) -> Schema:
+        known = self.scope.schema
+        return pa.schema([*known, *(each for each in self._added if each.name not in known.names)])
+
+    def add_key(self, node: exp.Expr) -> None:
+        """Group by `node`; the bounds of the window are the same for all rows of an answer."""
+        found = expression(self, node)
+        if self._is_bound(found):
+            return
+        if isinstance(found, Literal):
+            fail(Code.GROUP_POSITION, "a constant groups nothing", node, "name a column")
+        name = found.name if isinstance(found, Column) else fresh("key", self._taken)
+        self.keys.setdefault(found, name)
+
+    def column(self, node: exp.Column) -> Expression:
+        found = self.scope.find(node)
+        if found is not None:
+            return Column(found)
+        if node.args.get("table"):
+            self.missing(node)
+        name = node.name.lower()
+        if self.sliding and name in BOUNDS:
+            self.uses_bounds = True
+            return Column(name)
+        if name not in self.aliases or self._inside_alias:
+            self.missing(node)
+        return self._alias(self.aliases[name])
+
+    def _alias(self, node: exp.Expr) -> Expression:
+        from headrace.sql.scalars import build
+
+        self._inside_alias = True
+        try:
+            return build(self, node)
+        finally:
+            self._inside_alias = False
+
+    def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
+        if self.clause == "GROUP BY":
+            return super().aggregate(node, condition)
+        inside = Resolver(self.scope, "an aggregate")
+        function, argument = _argument(inside, node)
+        if condition is not None:
+            argument = _filtered(inside, function, argument, condition, node)
+        key = (function, argument)
+        if key not in self.calls:
+            self.calls[key] = self._typed(inside, function, argument, node)
+        return Column(self.calls[key].name)
+
+    def _typed(self, inside: Resolver, function: str, argument: Argument, node: exp.Expr) -> AggregateCall:
+        """The call under a name of its own, its argument still to be given a column."""
+        name = fresh(function, self._taken)
+        call = AggregateCall(name, function, None if argument is None else "x")
+        below = pa.schema([] if argument is None else [pa.field("x", type_of(inside, argument, node))])
+        try:
+            self._added.append(pa.field(name, result_type(call, below)))
+        except PlanError as error:
+            fail(Code.TYPES, error.message, node, error.hint)
+        return call
+
+    def after(self, found: Expression) -> Expression:
+        """`found`, which was made here, as an expression over the grouped rows."""
+        made = self._substituted(found)
+        assert isinstance(made, Expression)
+        return made
+
+    def _substituted(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._substituted(each) for each in value)
+        if not isinstance(value, Expression):
+            return value
+        if value in self.keys:
+            return Column(self.keys[value])
+        if isinstance(value, Column):
+            return self._grouped(value)
+        parts = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = {name: self._substituted(part) for name, part in parts.items()}
+        same = all(changed[name] is part for name, part in parts.items())
+        return value if same else replace(value, **changed)
+
+    def _grouped(self, column: Column) -> Column:
+        calls = {call.name for call in self.calls.values()}
+        if column.name in calls or self._is_bound(column):
+            return column
+        hint = "add it to GROUP BY, or aggregate it: first(…), max(…)"
+        fail(Code.NOT_GROUPED, f"column {column.name!r} is not grouped", self.origin(column), hint)
+
+    def _is_bound(self, found: Expression) -> bool:
+        if not isinstance(found, Column) or not self.sliding:
+            return False
+        return found.name in BOUNDS and found.name not in self.scope.schema.names
+
+
+def _argument(inside: Resolver, node: exp.Anonymous) -> tuple[str, Argument]:
+    """The aggregate that is meant and what it is taken of."""
+    check_read(node)
+    function = AGGREGATES[node.name.lower()]
+    if len(node.expressions) != 1:
+        fail(Code.ARGUMENTS, f"{function} takes 1 argument, not {len(node.expressions)}", node)
+    of = node.expressions[0]
+    if isinstance(of, exp.Distinct):
+        return _distinct(inside, function, of)
+    if isinstance(of, exp.Star):
+        check_read(of)
+        if function != "count":
+            fail(Code.AGGREGATE, f"{function} needs a column", of, "only count takes *")
+        return function, None
+    found = expression(inside, of)
+    counts_all = function == "count" and isinstance(found, Literal) and found.value is not None
+    return function, None if counts_all else found
+
+
+def _distinct(inside: Resolver, function: str, node: exp.Distinct) -> tuple[str, Argument]:
+    if function not in DISTINCT or len(node.expressions) != 1:
+        hint = "count(DISTINCT x) of one expression is the one there is"
+        fail(Code.AGGREGATE, f"{function}(DISTINCT …) is not known", node, hint)
+    return DISTINCT[function], expression(inside, node.expressions[0])
+
+
+def _filtered(
+    inside: Resolver, function: str, argument: Argument, condition: exp.Expr, node: exp.Expr
+) -> Expression:
+    """Rows that fail the condition count as null, which aggregates pass over."""
+    if function in SEES_NULLS:
+        fail(Code.AGGREGATE, f"{function} takes no FILTER", node, "filter in a subquery")
+    taken = Literal(1) if argument is None else argument
+    return Case(((predicate(inside, condition), taken),))

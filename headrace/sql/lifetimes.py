@@ -1,0 +1,44 @@
+"""What a plan says about how its rows come and go, read off its windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from headrace.plan.nodes import Join, Plan, SlidingAggregate, ToStream, Window
+from headrace.plan.windows import Now, Range, Sliding
+
+FOREVER: Final = math.inf
+
+
+def slides(plan: Plan) -> frozenset[int]:
+    """The slides of all windows between this relation and the streams it is made of."""
+    if isinstance(plan, ToStream) or not plan.is_relation:
+        return frozenset()
+    own: frozenset[int] = frozenset()
+    if isinstance(plan, SlidingAggregate):
+        own = frozenset({plan.window.slide})
+    if isinstance(plan, Window) and isinstance(plan.spec, Sliding):
+        own = frozenset({plan.spec.slide})
+    return own.union(*(slides(each) for each in plan.inputs))
+
+
+def lasts(plan: Plan) -> float:
+    """A bound on how long after the last input a row of the relation may stay valid, in ticks."""
+    if isinstance(plan, SlidingAggregate):
+        return plan.window.size + plan.window.slide
+    if isinstance(plan, Window):
+        return _window_lasts(plan)
+    bounds = [lasts(each) for each in plan.inputs if each.is_relation]
+    return min(bounds) if isinstance(plan, Join) else max(bounds, default=FOREVER)
+
+
+def _window_lasts(plan: Window) -> float:
+    match plan.spec:
+        case Now():
+            return 1
+        case Range(size):
+            return size
+        case Sliding(size, slide):
+            return size + slide
+    return FOREVER

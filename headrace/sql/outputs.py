@@ -1,0 +1,61 @@
+"""From a relation back to a stream: ISTREAM, DSTREAM, RSTREAM, and what is meant where none is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from headrace.plan.nodes import DStream, IStream, RStream
+from headrace.sql.catalog import Relation
+from headrace.sql.codes import Code
+from headrace.sql.lifetimes import FOREVER, lasts, slides
+from headrace.sql.place import Place, fail
+
+
+def _istream(relation: Relation, place: Place) -> Relation:
+    """The rows that come; of a stream those are all its rows."""
+    return relation if relation.is_stream else replace(relation, plan=IStream(relation.plan), implicit=False)
+
+
+def _dstream(relation: Relation, place: Place) -> Relation:
+    if relation.is_stream:
+        hint = "give the stream a window, as in [RANGE 10 MINUTES]"
+        fail(Code.MEANINGLESS_OUTPUT, "no row leaves a stream without a window", place, hint)
+    if relation.implicit:
+        hint = "give the streams windows, as in [RANGE 10 MINUTES]"
+        fail(Code.MEANINGLESS_OUTPUT, "streams without windows keep all rows: none leaves", place, hint)
+    return replace(relation, plan=DStream(relation.plan))
+
+
+def _rstream(relation: Relation, place: Place) -> Relation:
+    """Every row again at each slide, or at each tick if nothing slides."""
+    if relation.is_stream or lasts(relation.plan) == FOREVER:
+        hint = "bound it, as in [NOW] or [RANGE 10 MINUTES SLIDE 1 MINUTE], or write ISTREAM"
+        fail(Code.ENDLESS, "RSTREAM repeats rows that never leave without end", place, hint)
+    return replace(relation, plan=RStream(relation.plan, _slide(relation, place) or 1), implicit=False)
+
+
+OUTPUTS: Final[dict[str, Callable[[Relation, Place], Relation]]] = {
+    "ISTREAM": _istream,
+    "DSTREAM": _dstream,
+    "RSTREAM": _rstream,
+}
+
+
+def by_default(relation: Relation, place: Place) -> Relation:
+    """A stream is left alone, a sliding query reports each window once, any other relation its new rows."""
+    if relation.is_stream:
+        return relation
+    slide = _slide(relation, place)
+    if slide is None or lasts(relation.plan) == FOREVER:
+        return _istream(relation, place)
+    return replace(relation, plan=RStream(relation.plan, slide), implicit=False)
+
+
+def _slide(relation: Relation, place: Place) -> int | None:
+    found = slides(relation.plan)
+    if len(found) > 1:
+        hint = "write ISTREAM(…), or let all windows slide by the same amount"
+        fail(Code.SLIDES, "the windows slide by different amounts", place, hint)
+    return next(iter(found), None)

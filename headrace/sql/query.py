@@ -1,0 +1,95 @@
+"""The face of the language: a text in, a plan out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.errors import SqlError
+from headrace.plan.nodes import Plan, Source
+from headrace.schema import Schema
+from headrace.sql.catalog import MICROSECONDS, Catalog, Streams
+from headrace.sql.codes import Code
+from headrace.sql.declaration_parser import DECLARATION
+from headrace.sql.declarations import declare_in
+from headrace.sql.environment import Environment
+from headrace.sql.outputs import by_default
+from headrace.sql.parse import parse
+from headrace.sql.place import fail, reporting
+from headrace.sql.translate import translate
+
+
+@dataclass(frozen=True)
+class Query:
+    """A continuous query: what was written and what it means. `plan` denotes a stream."""
+
+    name: str
+    text: str
+    plan: Plan
+    ticks_per_second: int | None = MICROSECONDS
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the answer."""
+        return self.plan.schema
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The streams it reads, in the order of their first mention."""
+        return tuple(dict.fromkeys(_sources(self.plan)))
+
+
+def query(
+    text: str,
+    streams: Streams | Catalog = (),
+    *,
+    name: str = "query",
+    ticks_per_second: int | None = MICROSECONDS,
+) -> Query:
+    """The one query in `text`, over `streams` and what the text itself declares.
+
+    `ticks_per_second` is the time of streams that do not say theirs; None: sequence numbers.
+    """
+    known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
+    catalog = known.copy()
+    with reporting(_checked(text)):
+        queries = _run(text, catalog)
+        if len(queries) != 1:
+            hint = "end the text with one SELECT" if not queries else "call query once for each"
+            place = queries[1] if queries else None
+            fail(Code.ONE_QUERY, f"the text holds {len(queries)} queries, not one", place, hint)
+        relation = by_default(translate(Environment(catalog, text), queries[0]), queries[0])
+    return Query(name, text, relation.plan, relation.ticks_per_second)
+
+
+def declare(text: str, catalog: Catalog) -> None:
+    """Add the streams and views that `text` declares to `catalog`: all of them, or none on an error."""
+    trial = catalog.copy()
+    with reporting(_checked(text)):
+        queries = _run(text, trial)
+        if queries:
+            fail(Code.ONE_QUERY, "this is a query, not a declaration", queries[0], "use query(…)")
+    catalog.streams, catalog._views = trial.streams, trial._views
+
+
+def _run(text: str, catalog: Catalog) -> list[exp.Expr]:
+    """Carry out the declarations, give back the queries."""
+    queries = []
+    for statement in parse(text):
+        if DECLARATION in statement.meta:
+            declare_in(Environment(catalog, text), statement.meta[DECLARATION])
+        else:
+            queries.append(statement)
+    return queries
+
+
+def _checked(text: object) -> str:
+    if not isinstance(text, str):
+        raise SqlError(Code.SYNTAX, f"a query is text, not {type(text).__name__}")
+    return text
+
+
+def _sources(plan: Plan) -> list[Source]:
+    own = [plan] if isinstance(plan, Source) else []
+    return own + [source for each in plan.inputs for source in _sources(each)]

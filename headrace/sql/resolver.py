@@ -1,0 +1,57 @@
+"""How the names in an expression are resolved, which depends on the clause it stands in."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp
+
+from headrace.expressions import Column, Expression
+from headrace.schema import Schema
+from headrace.sql.codes import Code
+from headrace.sql.place import fail
+from headrace.sql.scope import Scope
+
+BOUNDS = ("window_start", "window_end")
+NO_BOUNDS = "they exist where one stream with [RANGE … SLIDE …] is aggregated"
+
+
+class Resolver:
+    """Resolves columns against FROM items; aggregates have no place in its clause.
+
+    It remembers which node each expression was made from, so that what is found wrong later can be shown in
+    the text.
+    """
+
+    def __init__(self, scope: Scope, clause: str) -> None:
+        self.scope = scope
+        self.clause = clause
+        self.origins: list[tuple[Expression, exp.Expr]] = []
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that expressions may come to read."""
+        return self.scope.schema
+
+    def remember(self, expression: Expression, node: exp.Expr) -> Expression:
+        self.origins.append((expression, node))
+        return expression
+
+    def origin(self, expression: Expression) -> exp.Expr | None:
+        """The node from which this very expression was made."""
+        return next((node for made, node in self.origins if made is expression), None)
+
+    def column(self, node: exp.Column) -> Expression:
+        """The column that `node` means."""
+        found = self.scope.find(node)
+        return Column(found) if found is not None else self.missing(node)
+
+    def missing(self, node: exp.Column) -> NoReturn:
+        """The error of a column that is not there."""
+        self.scope.unknown(node, hint=NO_BOUNDS if node.name.lower() in BOUNDS else "")
+
+    def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
+        """The value of an aggregate, of the rows that meet `condition`."""
+        code = Code.NESTED_AGGREGATE if self.clause == "an aggregate" else Code.MISPLACED_AGGREGATE
+        hint = "aggregate in a subquery" if self.clause != "WHERE" else "write HAVING"
+        fail(code, f"{node.name.lower()} has no place in {self.clause}", node, hint)

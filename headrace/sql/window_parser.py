@@ -1,0 +1,161 @@
+"""Windows on FROM items: `[RANGE 10 MINUTES SLIDE 1 MINUTE]` and its like.
+
+A table from the word that opens a window to the method that reads the rest. Words whose operators do not
+exist yet are rows too, so that they are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headrace.sql.clauses import (
+    WINDOW,
+    Duration,
+    NowClause,
+    RangeClause,
+    RowsClause,
+    UnboundedClause,
+    WindowClause,
+)
+from headrace.sql.codes import Code
+from headrace.sql.place import Span, fail, nearest
+from headrace.sql.units import UNITS
+
+FORMS: Final = "[RANGE 10 MINUTES], [RANGE 10 MINUTES SLIDE 1 MINUTE], [ROWS 100], [NOW], [UNBOUNDED]"
+AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?", re.ASCII)
+COUNT: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+LATER: Final = "not yet in this version of Headrace"
+
+
+class WindowParser(SparkParser):
+    """Reads a window wherever a FROM item may carry one, before its alias or after it."""
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        if self._next.text.upper() == "GRANULARITY" and self._curr.token_type == TokenType.L_BRACKET:
+            fail(Code.NO_GRANULARITY, f"GRANULARITY is {LATER}", self._next, "leave the clause out")
+        if isinstance(this, exp.Table):
+            self._attach_window(this)
+            return this
+        return super()._parse_bracket(this)
+
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        clause = self._parse_stream_window() if this and parse_alias else None
+        subquery = super()._parse_subquery(this, parse_alias)
+        if subquery is not None and clause is not None:
+            subquery.meta[WINDOW] = clause
+        return subquery
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        if self._curr.text.upper() == "SEQ" and self._next.token_type == TokenType.L_PAREN:
+            fail(Code.NO_SEQ, f"SEQ is {LATER}", self._curr, "join the streams with time conditions instead")
+        found = super()._parse_table(*args, **kwargs)
+        if isinstance(found, (exp.Table, exp.Subquery)):
+            self._attach_window(found)
+        return found
+
+    def _attach_window(self, item: exp.Expr) -> None:
+        opening = self._curr
+        clause = self._parse_stream_window()
+        if clause is not None and WINDOW in item.meta:
+            fail(Code.WINDOW, "a FROM item has one window", opening, "window a subquery to window twice")
+        if clause is not None:
+            item.meta[WINDOW] = clause
+
+    def _parse_stream_window(self) -> WindowClause | None:
+        """The window that opens here, if one does."""
+        if not self._match(TokenType.L_BRACKET):
+            return None
+        opening, word = self._prev, self._word()
+        read = WINDOWS.get(word)
+        if read is None:
+            hint = nearest(word, WINDOWS, f"windows: {FORMS}")
+            fail(Code.WINDOW, f"no window is called {word or 'that'}", self._curr or opening, hint)
+        self._advance()
+        clause = read(self, opening)
+        if not self._match(TokenType.R_BRACKET):
+            fail(Code.WINDOW, "the window should end here", self._curr or self._prev, f"windows: {FORMS}")
+        return clause
+
+    def _word(self) -> str:
+        return " ".join(self._curr.text.upper().split())
+
+    def _parse_range_window(self, opening: Token) -> WindowClause:
+        if self._word() in ("MIN", "MAX"):
+            fail(
+                Code.NO_RANGE_BOUNDS, f"RANGE MIN … MAX … is {LATER}", self._curr, "write one [RANGE 1 HOUR]"
+            )
+        if self._match_text_seq("UNBOUNDED"):
+            return UnboundedClause(self._span_from(opening))
+        size = self._parse_duration()
+        slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
+        return RangeClause(size, slide, self._span_from(opening))
+
+    def _parse_rows_window(self, opening: Token) -> WindowClause:
+        if self._match_text_seq("UNBOUNDED"):
+            return UnboundedClause(self._span_from(opening))
+        return RowsClause(self._parse_count(), (), self._span_from(opening))
+
+    def _parse_partition_window(self, opening: Token) -> WindowClause:
+        keys = self._parse_csv(self._parse_column)
+        columns = tuple(each for each in keys if isinstance(each, exp.Column))
+        if not columns or len(columns) < len(keys):
+            fail(Code.WINDOW, "PARTITION BY takes columns", self._prev, "[PARTITION BY k ROWS 5]")
+        if not self._match_text_seq("ROWS"):
+            fail(Code.WINDOW, "PARTITION BY needs ROWS", self._curr or self._prev, "[PARTITION BY k ROWS 5]")
+        return RowsClause(self._parse_count(), columns, self._span_from(opening))
+
+    def _parse_count(self) -> int:
+        token = self._curr
+        if not self._match(TokenType.NUMBER) or not COUNT.fullmatch(token.text):
+            at = token or self._prev
+            fail(Code.WINDOW, "ROWS takes a whole number of rows, at least 1", at, "[ROWS 100]")
+        return int(token.text)
+
+    def _parse_duration(self) -> Duration:
+        first = self._curr
+        parts = [self._parse_amount()]
+        while self._match_set((TokenType.NUMBER, TokenType.INTERVAL), advance=False):
+            parts.append(self._parse_amount())
+        return Duration(tuple(parts), self._span_from(first))
+
+    def _parse_amount(self) -> tuple[Fraction, str]:
+        """`10 MINUTES`, `INTERVAL '10' MINUTES`, or a plain number of ticks."""
+        self._match(TokenType.INTERVAL)
+        token = self._curr
+        if not self._match_set((TokenType.NUMBER, TokenType.STRING)) or not AMOUNT.fullmatch(token.text):
+            hint = "write [RANGE 10 MINUTES]"
+            fail(Code.DURATION, "a duration starts with a number", token or self._prev, hint)
+        return Fraction(token.text), self._parse_unit()
+
+    def _parse_unit(self) -> str:
+        word = self._word()
+        if word in UNITS:
+            self._advance()
+            return word
+        if self._curr.token_type in self.ID_VAR_TOKENS and word != "SLIDE":
+            hint = nearest(word, UNITS, "units: MICROSECONDS to WEEKS")
+            fail(Code.DURATION, f"{self._curr.text!r} is no unit of time", self._curr, hint)
+        return ""
+
+    def _parse_session(self, opening: Token) -> WindowClause:
+        fail(Code.NO_SESSION, f"SESSION windows are {LATER}", self._prev, "write [RANGE … SLIDE …]")
+
+    def _span_from(self, first: Token) -> Span:
+        return Span(first.start, max(first.end, self._prev.end) + 1)
+
+
+WINDOWS: Final[dict[str, Callable[[WindowParser, Token], WindowClause]]] = {
+    "RANGE": WindowParser._parse_range_window,
+    "ROWS": WindowParser._parse_rows_window,
+    "PARTITION BY": WindowParser._parse_partition_window,
+    "NOW": lambda parser, opening: NowClause(parser._span_from(opening)),
+    "UNBOUNDED": lambda parser, opening: UnboundedClause(parser._span_from(opening)),
+    "SESSION": WindowParser._parse_session,
+}

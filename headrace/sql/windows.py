@@ -1,0 +1,70 @@
+"""Window clauses to window specifications: a row per clause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final
+
+from sqlglot import exp
+
+from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded, WindowSpec
+from headrace.sql.clauses import Duration, NowClause, RangeClause, RowsClause, UnboundedClause, WindowClause
+from headrace.sql.codes import Code
+from headrace.sql.place import fail
+from headrace.sql.units import TICKS, UNITS
+
+LONGEST: Final = 2**62
+FindColumn = Callable[[exp.Column], str]
+
+
+def specification(clause: WindowClause, ticks_per_second: int | None, column: FindColumn) -> WindowSpec:
+    """What `clause` says of a stream with this time; `column` finds the columns it partitions by."""
+    return SPECIFICATIONS[type(clause)](clause, ticks_per_second, column)
+
+
+def _range(clause: RangeClause, ticks_per_second: int | None, _: FindColumn) -> WindowSpec:
+    size = ticks(clause.size, ticks_per_second)
+    return Sliding(size, ticks(clause.slide, ticks_per_second)) if clause.slide else Range(size)
+
+
+def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:
+    return Rows(clause.count, tuple(dict.fromkeys(column(key) for key in clause.keys)))
+
+
+SPECIFICATIONS: Final[dict[type[Any], Callable[[Any, int | None, FindColumn], WindowSpec]]] = {
+    RangeClause: _range,
+    RowsClause: _rows,
+    NowClause: lambda clause, ticks_per_second, column: Now(),
+    UnboundedClause: lambda clause, ticks_per_second, column: Unbounded(),
+}
+
+
+def ticks(duration: Duration, ticks_per_second: int | None) -> int:
+    """A duration in ticks: a whole number, at least one."""
+    total = sum((_part(*part, ticks_per_second, duration) for part in duration.parts), Fraction(0))
+    if total.denominator != 1 or not 1 <= total < LONGEST:
+        fail(
+            Code.DURATION,
+            f"a duration is a whole number of ticks from 1 to 2^62, not {_shown(total)}",
+            duration.span,
+            "choose a longer or rounder duration" if total < LONGEST else "[UNBOUNDED] holds all",
+        )
+    return int(total)
+
+
+def _part(amount: Fraction, unit: str, ticks_per_second: int | None, duration: Duration) -> Fraction:
+    seconds = UNITS.get(unit)
+    if seconds is not None and ticks_per_second is None:
+        hint = "write a plain number, as in [RANGE 100]"
+        fail(Code.DURATION, "time is counted in sequence numbers here, not in seconds", duration.span, hint)
+    if seconds is not None and ticks_per_second is not None:
+        return amount * seconds * ticks_per_second
+    if unit in TICKS and (unit or ticks_per_second is None):
+        return amount
+    hint = f"write [RANGE {_shown(amount)} SECONDS], or {_shown(amount)} TICKS"
+    fail(Code.DURATION, "this duration has no unit", duration.span, hint)
+
+
+def _shown(number: Fraction) -> str:
+    return str(number) if number.denominator == 1 else f"{float(number):g}"
