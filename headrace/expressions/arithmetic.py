@@ -111,7 +111,7 @@ def _modulo_by(of: pa.DataType, divisor: Any) -> Vector:
     def run(left: pa.Array, _: Datum) -> pa.Array:
         with np.errstate(invalid="ignore"):
             found = np.fmod(arrow.values(left), divisor)
-        return arrow.from_numpy(of, found, arrow.validity(left)) if left.null_count else pa.array(found)
+        return arrow.from_numpy(of, found, arrow.validity(left))
 
     return run
 

@@ -1,7 +1,7 @@
 """The naive evaluator: one row, plain Python, None for NULL; what the compiled form is checked against.
 
 It shares with compilation what an expression is (the bound tree: types and coercions) and nothing of how it
-is computed: no Arrow function, no NumPy.
+is computed: no Arrow function, no vector.
 """
 
 from __future__ import annotations

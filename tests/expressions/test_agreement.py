@@ -40,7 +40,7 @@ def agree(expression, found):
     assert not wrong, f"{expression}: naive, compiled = {wrong[0]}"
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(random.expressions(2), random.rows())
 def test_compiled_equals_naive(expression, found):
     agree(expression, found)
@@ -62,7 +62,7 @@ def test_compiled_equals_naive_on_slices_of_many_rows(expression, found, start):
     assert same(program(many)[-1].as_py(), naive(whole.to_pylist()[-1]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(random.of_type(pa.bool_(), 2), random.rows())
 def test_predicate_is_where_the_condition_is_true(expression, found):
     batch = random.batch_of(found)

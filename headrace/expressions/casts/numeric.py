@@ -75,15 +75,16 @@ def _truncating(call: Call) -> Vector:
 
 
 def _float_to_integer_vector(call: Call) -> Vector:
-    of, limit = call.type, 2.0 ** (call.type.bit_width - 1)
-    dtype = of.to_pandas_dtype()
+    """Arrow truncates a batch that lies inside the type; the careful form finds what does not, NaN included."""
+    of, limit, fast = call.type, 2.0 ** (call.type.bit_width - 1), arrow.cast_to(call.type)
 
     def run(array: pa.Array) -> pa.Array:
-        whole = np.trunc(arrow.values(array))
-        valid = (whole >= -limit) & (whole < limit)
-        if array.null_count:
-            valid &= arrow.validity(array)
-        return arrow.from_numpy(of, np.where(valid, whole, 0).astype(dtype), valid)
+        given = arrow.values(array)
+        if len(given) and given.min() > -limit and given.max() < limit:
+            return fast(array)
+        whole = np.trunc(given)
+        valid = (whole >= -limit) & (whole < limit) & arrow.validity(array)
+        return arrow.from_numpy(of, np.where(valid, whole, 0).astype(arrow.dtype_of(of)), valid)
 
     return run
 
@@ -116,7 +117,7 @@ def _decimal_to_float_vector(call: Call) -> Vector:
 
     def run(array: pa.Array) -> pa.Array:
         found = (arrow.unscaled(array) / divisor).astype(dtype)
-        return arrow.from_numpy(of, found, arrow.validity(array)) if array.null_count else pa.array(found)
+        return arrow.from_numpy(of, found, arrow.validity(array))
 
     return run
 
