@@ -75,7 +75,7 @@ def _truncating(call: Call) -> Vector:
 
 
 def _float_to_integer_vector(call: Call) -> Vector:
-    """Arrow truncates a batch that lies inside the type; the careful form finds what does not, NaN included."""
+    """Arrow truncates a batch that lies inside the type; the rest finds what does not, NaN included."""
     of, limit, fast = call.type, 2.0 ** (call.type.bit_width - 1), arrow.cast_to(call.type)
 
     def run(array: pa.Array) -> pa.Array:
