@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
-from headrace.plan import nodes, windows
+from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan, Source
 from headrace.schema import Schema
-from headrace.testing.contracts import Case, Given, Signed, batch_of
+from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
 from headrace.testing.schemas import FLOAT, INT, names_of, predicates, rows, scalars, schemas
 from headrace.testing.values import canonical_row
@@ -27,10 +29,10 @@ Inputs = tuple[tuple[Plan, Any, Any], ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """What to feed an operator, and how to build it if its plan is not enough. `timeless`: no times yet."""
+    """What to feed an operator, on which terms, and how to build it if its plan is not enough."""
 
     cases: st.SearchStrategy[Case]
-    timeless: bool = False
+    terms: Terms = ALL
     build: Callable[[Any], Operator] | None = None
 
 
@@ -42,9 +44,15 @@ def case_of(plan: Plan, inputs: Inputs) -> Case:
 
 
 @st.composite
+def many(draw: st.DrawFn, schema: Schema) -> Any:
+    """Rows in order of time, more than one list of hypothesis has on average."""
+    return sorted(draw(rows(schema, 12)) + draw(rows(schema, 24)), key=operator.itemgetter(0))
+
+
+@st.composite
 def streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
     """A source and its rows."""
-    happened = draw(rows(schema, 24))
+    happened = draw(many(schema))
     elements = [Signed(canonical_row(r[n] for n in schema.names), t) for t, r in happened]
     return Source(name, schema), batch_of(elements, schema), happened
 
@@ -62,7 +70,7 @@ def relations(
     draw: st.DrawFn, schema: Schema, name: str = "r", opens: bool = True, withdraws: bool = True
 ) -> tuple[Plan, Any, Any]:
     """A relation: ends declared at the start, or later by a withdrawal, or never."""
-    happened = draw(rows(schema, 24))
+    happened = draw(many(schema))
     elements: list[Element] = []
     signed: list[Signed] = []
     for time, values in happened:
@@ -181,6 +189,35 @@ def stamps(draw: st.DrawFn) -> Case:
     return case_of(Stamp(below[0]), (below,))
 
 
+@st.composite
+def disordered(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
+    """A source whose rows come in any order."""
+    below, batch, happened = draw(streams(schema, name))
+    order = draw(st.permutations(range(len(batch))))
+    return below, batch.take(np.array(order, np.int64)), happened
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Case:
+    below = draw(disordered(draw(schemas())))
+    return replace(case_of(ordering.Order(below[0]), (below,)), meaning=below[0])
+
+
+@st.composite
+def merges(draw: st.DrawFn) -> Case:
+    case = draw(unions((disordered,)))
+    return replace(case, plan=ordering.Merge(case.plan.inputs), meaning=case.plan)
+
+
+@st.composite
+def expansions(draw: st.DrawFn) -> Case:
+    """The copy of a row for a window is what the window, reported at its tick, shows."""
+    below = draw(disordered(draw(schemas())))
+    window = windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    meaning = nodes.RStream(nodes.Window(below[0], window), window.slide)
+    return replace(case_of(ordering.Expand(below[0], window), (below,)), meaning=meaning)
+
+
 NUMBERS = ("sum", "avg", "variance", "var_pop", "stddev", "stddev_pop")
 COMPARED = ("count", "count_distinct", "min", "max")
 PLACED = ("first", "last")
@@ -238,7 +275,10 @@ CASES: dict[str, Entry] = {
     "JoinOperator": Entry(joins()),
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
-    "LatentUnionOperator": Entry(latent_unions(), timeless=True),
-    "StampOperator": Entry(stamps(), timeless=True, build=lambda plan: StampOperator(plan, lambda: 7)),
+    "OrderOperator": Entry(orders(), Terms(disordered=True)),
+    "MergeOperator": Entry(merges(), Terms(disordered=True)),
+    "ExpandOperator": Entry(expansions(), Terms(disordered=True)),
+    "LatentUnionOperator": Entry(latent_unions(), Terms(timeless=True)),
+    "StampOperator": Entry(stamps(), Terms(timeless=True), build=lambda plan: StampOperator(plan, lambda: 7)),
 }
 """By the name of the operator's class."""
