@@ -23,12 +23,13 @@ _I64 = nb.int64[::1]
 FINITE, NANS, UPPER, LOWER = 0, 1, 2, 3
 
 
-@nb.njit(nb.int64(_READ_I64, _READ_I64, _I64, _I64), cache=True)
-def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints) -> int:
+@nb.njit(nb.int64(_READ_I64, _READ_I64, _I64, _I64, _I64), cache=True)
+def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints, ranks: Ints) -> int:
     """The events in order of group, those of a group in order of time; groups by their first appearance.
 
-    `by_time` is the order of events by time. `local[code]` is EMPTY before and after. Returns the number of
-    groups. Costs the events, however many groups there are.
+    `by_time` is the order of events by time, `ranks` becomes the place in it of each event in `order`.
+    `local[code]` is EMPTY before and after. Returns the number of groups. Costs the events, however many
+    groups there are.
     """
     counts = np.zeros(codes.size + 1, np.int64)
     groups = 0
@@ -43,10 +44,65 @@ def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints) -> int:
     for i in range(codes.size):
         g = local[codes[by_time[i]]]
         order[counts[g]] = by_time[i]
+        ranks[counts[g]] = i
         counts[g] += 1
     for i in range(codes.size):
         local[codes[i]] = EMPTY
     return groups
+
+
+@nb.njit(nb.int64(_READ_I64, _READ_I64, _READ_I64, _I64, nb.int64[:, ::1], _I64), cache=True)
+def number_steps(times: Ints, codes: Ints, ranks: Ints, at: Ints, steps: Ints, first: Ints) -> int:
+    """Positions for events in order of group and time; returns how many.
+
+    `steps` gets a line (time, group, rank of its first event) per position, `first` the position before each
+    group's steps.
+    """
+    p = -1
+    groups = 0
+    for e in range(times.size):
+        starts = e == 0 or codes[e] != codes[e - 1]
+        if starts:
+            p += 1
+            first[groups] = p
+            groups += 1
+            steps[p, 0], steps[p, 1], steps[p, 2] = times[e], codes[e], EMPTY
+        if starts or times[e] != times[e - 1]:
+            p += 1
+            steps[p, 0], steps[p, 1], steps[p, 2] = times[e], codes[e], ranks[e]
+        at[e] = p
+    return p + 1
+
+
+@nb.njit(nb.int64(_READ_I64, nb.boolean[::1], nb.boolean[::1], _I64, _I64, nb.int8[::1]), cache=True)
+def list_changes(
+    ranks: Ints,
+    alive: npt.NDArray[np.bool_],
+    same: npt.NDArray[np.bool_],
+    steps: Ints,
+    shown: Ints,
+    sign: Ints,
+) -> int:
+    """What each step changes, in order of time: the row before it goes, then the row after it comes.
+
+    `alive` says at which positions there is a row, `same` at which it equals that of the position before.
+    `steps` gets the positions at which something changes, `shown` those whose row goes or comes.
+    """
+    by_rank = np.full(ranks.size, EMPTY, np.int64)
+    for p in range(ranks.size):
+        if ranks[p] != EMPTY:
+            by_rank[ranks[p]] = p
+    count = 0
+    for rank in range(by_rank.size):
+        p = by_rank[rank]
+        if p == EMPTY or (alive[p] and alive[p - 1] and same[p]):
+            continue
+        for side in range(2):
+            if alive[p - 1 + side]:
+                steps[count], shown[count] = p, p - 1 + side
+                sign[count] = 2 * side - 1
+                count += 1
+    return count
 
 
 @nb.njit(nb.void(_READ_I64, _READ_I64, _READ_I64, _READ_I64, _I64), cache=True)

@@ -35,7 +35,7 @@ def _new_node(nodes: Ints, meta: Ints) -> int:
         meta[FREE] = nodes[node, LEFT]
     meta[SEED] = meta[SEED] * 6364136223846793005 + 1442695040888963407
     nodes[node, PRIORITY] = (meta[SEED] >> 20) & 0xFFFFFFFFF
-    return node
+    return int(node)
 
 
 @nb.njit(nb.void(_NODES, _I64, nb.int64, nb.int64, nb.int64, nb.int64), cache=True)
@@ -117,7 +117,7 @@ def _end(nodes: Ints, roots: Ints, group: int, side: int) -> int:
     node = roots[group]
     while node != EMPTY and nodes[node, side] != EMPTY:
         node = nodes[node, side]
-    return node
+    return int(node)
 
 
 @nb.njit(nb.void(_NODES, _I64, _I64, _I64, _READ_2D), cache=True)

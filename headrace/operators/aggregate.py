@@ -14,7 +14,7 @@ from headrace.flow.keys import equal_rows
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
 from headrace.flow.timeline import Timeline
-from headrace.kernels.aggregate_instants import order_by_group
+from headrace.kernels.aggregate_instants import list_changes, number_steps, order_by_group
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.merge import merge_order
 from headrace.operators.accumulators.codecs import Relabelling, codec_for
@@ -67,13 +67,14 @@ class AggregateOperator(Waiting):
     # ----------------------------------------------------------------------------------------- events in
 
     def ingest(self, input: int, batch: Batch) -> None:
-        assert batch.end is not None, "a relation's elements have ends"
         if self._sorts:
             batch = by_content(batch)
+        until = batch.end
+        assert until is not None, "a relation's elements have ends"
         lines = self._lines(batch)
         self._starts.append(lines)
         ends = lines.copy()
-        ends[:, Layout.TIME] = batch.end
+        ends[:, Layout.TIME] = until
         ends[:, Layout.SIGN] *= -1
         self._ends.add(ends)
 
@@ -126,58 +127,39 @@ class AggregateOperator(Waiting):
 
     def _steps(self, starts: Ints, ends: Ints) -> Steps:
         """All events in order of group and time."""
-        events = self._ordered(starts, ends)
-        times, codes = events[:, Layout.TIME], events[:, Layout.GROUP]
-        new_group = np.append(True, codes[1:] != codes[:-1])
-        new_step = new_group.copy()
-        new_step[1:] |= times[1:] != times[:-1]
-        at = np.cumsum(new_step) + np.cumsum(new_group) - 1
-        heads = np.flatnonzero(new_group)
-        positions = int(at[-1]) + 1
-        return Steps(self._layout, self._codecs, events, at, codes[heads].copy(), at[heads] - 1, positions)
-
-    def _ordered(self, starts: Ints, ends: Ints) -> Ints:
         events = np.concatenate((starts, ends)) if len(ends) else starts
-        by_time = np.arange(len(events))
-        if len(ends) and len(starts):
-            left, right = (np.ascontiguousarray(lines[:, Layout.TIME]) for lines in (starts, ends))
-            merge_order(left, right, by_time)
+        order, ranks, at = np.empty((3, len(events)), np.int64)
+        groups = order_by_group(
+            events[:, Layout.GROUP], _by_time(starts, ends), self._scratch(), order, ranks
+        )
+        events = np.take(events, order, axis=0)
+        first = np.empty(groups, np.int64)
+        lines = np.empty((len(events) + groups, 3), np.int64)
+        times, codes = events[:, Layout.TIME], events[:, Layout.GROUP]
+        positions = number_steps(times, codes, ranks, at, lines, first)
+        return Steps(self._layout, self._codecs, events, at, first, lines[:positions])
+
+    def _scratch(self) -> Ints:
+        """EMPTY for every group."""
         if len(self._local) < len(self._groups):
             self._local.extend(len(self._groups) - len(self._local))[:] = EMPTY
-        order = np.empty(len(events), np.int64)
-        local = np.asarray(self._local.view, np.int64)
-        order_by_group(events[:, Layout.GROUP], by_time, local, order)
-        return events[order]
+        return np.asarray(self._local.view, np.int64)
 
     def _changes(self, steps: Steps) -> Batch | None:
         """The old row of each step withdrawn and the new one put in, where they differ."""
         found = self._values.run(steps, len(self._groups))
         rows = [r.make(found) for r in self._recipes]
-        goes, comes = self._differing(steps, rows, found[Rows()] > 0)
-        if not len(goes) + len(comes):
+        at, shown = np.empty((2, 2 * steps.positions), np.int64)
+        sign = np.empty(2 * steps.positions, np.int8)
+        alive = found[Rows()] > 0
+        count = list_changes(steps.lines[:, 2], alive, _same_as_before(rows, len(alive)), at, shown, sign)
+        if not count:
             return None
-        chosen = np.concatenate((goes, comes))
-        times = self._by_position(steps, Layout.TIME)[chosen]
-        order = np.argsort(times, kind="stable")
-        codes = self._by_position(steps, Layout.GROUP)[chosen[order]]
-        sign = np.repeat(np.array([-1, 1], np.int8), (len(goes), len(comes)))[order]
-        shown = np.concatenate((goes - 1, comes))[order]
-        return self._emitted(times[order], sign, codes, [r.take(pa.array(shown)) for r in rows])
-
-    def _differing(self, steps: Steps, rows: list[pa.Array], alive: Mask) -> tuple[Ints, Ints]:
-        """The positions at which the row before goes, and those at which a new one comes."""
-        size = steps.positions - 1
-        same = equal_rows([r.slice(1) for r in rows], [r.slice(0, size) for r in rows], size)
-        is_step = np.ones(size, np.bool_)
-        is_step[steps.first[1:] - 1] = False
-        before, after = alive[:-1], alive[1:]
-        changed = is_step & ~(before & after & same)
-        return np.flatnonzero(changed & before) + 1, np.flatnonzero(changed & after) + 1
-
-    def _by_position(self, steps: Steps, column: int) -> Ints:
-        values = np.zeros(steps.positions, np.int64)
-        values[steps.at] = steps.events[:, column]
-        return values
+        chosen = pa.array(shown[:count])
+        lines = np.take(steps.lines, at[:count], axis=0)
+        return self._emitted(
+            lines[:, 0].copy(), sign[:count], lines[:, 1].copy(), [r.take(chosen) for r in rows]
+        )
 
     def _emitted(self, times: Ints, sign: Signs, codes: Ints, rows: list[pa.Array]) -> Batch:
         data = pa.RecordBatch.from_arrays(self._groups.keys.take(codes) + rows, schema=self._schema)
@@ -220,3 +202,20 @@ class AggregateOperator(Waiting):
         for name, value in self._values.all.items():
             parts |= {f"{name}/{part}": state for part, state in value.state().items()}
         return parts | {f"order/{name}": part for name, part in self._numbering.state().items()}
+
+
+def _by_time(starts: Ints, ends: Ints) -> Ints:
+    """The order of the events by time: starts and ends are each in order."""
+    order = np.arange(len(starts) + len(ends))
+    if len(starts) and len(ends):
+        left, right = (np.ascontiguousarray(lines[:, Layout.TIME]) for lines in (starts, ends))
+        merge_order(left, right, order)
+    return order
+
+
+def _same_as_before(rows: list[pa.Array], positions: int) -> Mask:
+    """At which positions the row equals that of the position before."""
+    same = np.zeros(positions, np.bool_)
+    size = positions - 1
+    same[1:] = equal_rows([r.slice(1) for r in rows], [r.slice(0, size) for r in rows], size)
+    return same

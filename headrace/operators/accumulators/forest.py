@@ -62,7 +62,7 @@ class Forest:
 
     @property
     def _trees(self) -> tuple[Ints, Ints, Ints, Ints]:
-        return self._nodes, self._roots.view, self._sizes.view, self._meta  # type: ignore[return-value]
+        return self._nodes, self._roots.view, self._sizes.view, self._meta
 
     def change(self, changes: Ints) -> None:
         """Apply changes in order."""
@@ -94,7 +94,8 @@ class Forest:
 
     def _used(self) -> Ints:
         nodes = self._nodes[: self._meta[USED]]
-        return nodes[nodes[:, COUNT] != 0]
+        used: Ints = nodes[nodes[:, COUNT] != 0]
+        return used
 
     def convert(self, column: int, new: Any) -> None:
         """Replace all keys (KEY) or items (ITEM) by others in the same order."""

@@ -43,7 +43,7 @@ class IntTotals(Tabled):
         """The running sum at each position, and in the table that of the last."""
         out = np.empty(steps.positions, np.int64)
         run_ints(steps.first, self.table[name][steps.codes], at, deltas, out)
-        self.table[name][steps.codes] = out[steps.last()]
+        self.table[name][steps.codes] = out[steps.last]
         return out
 
 
@@ -65,14 +65,16 @@ class RowTotals(IntTotals):
 
 
 class NullTotals(IntTotals):
-    """How many nulls are valid."""
+    """How many nulls are valid; the number 0 where no group at hand has any."""
 
     def __init__(self, spec: Nulls) -> None:
         super().__init__(spec)
         self._column = spec.column
 
-    def run(self, steps: Steps, groups: int) -> Ints:
+    def run(self, steps: Steps, groups: int) -> Ints | int:
         self.table.grow(groups)
+        if not steps.has_nulls and not self.table[self._limbs[0]][steps.codes].any():
+            return 0
         self.table.touch(steps.codes)
         null = np.flatnonzero(steps.is_null(self._column))
         return self.total(self._limbs[0], steps, steps.at[null], steps.sign()[null])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,16 +52,31 @@ class Steps:
     """Events in order of (group, time), and the positions of the values they lead to.
 
     A step is all that happens to a group at an instant. Position first[g] is the group codes[g] before its
-    first step here, the positions after it are its steps; `at` is the position of each event's step.
+    first step here, the positions after it are its steps; `at` is the position of each event's step. `lines`
+    has the time, group and rank in time of each position.
     """
 
     layout: Layout
     codecs: Mapping[str, Codec]
     events: Ints
     at: Ints
-    codes: Ints
     first: Ints
-    positions: int
+    lines: Ints
+
+    @property
+    def positions(self) -> int:
+        """How many positions there are."""
+        return len(self.lines)
+
+    @cached_property
+    def codes(self) -> Ints:
+        """The groups, in order."""
+        return self.lines[self.first, 1]
+
+    @cached_property
+    def has_nulls(self) -> bool:
+        """Whether some event has a null."""
+        return bool(self.events[:, Layout.NULLS].any())
 
     def sign(self) -> Ints:
         """Of each event, whether a row comes or goes."""
@@ -69,10 +85,13 @@ class Steps:
     def is_null(self, column: str) -> Mask:
         """Of each event, whether the column is null."""
         bit = np.int64(1) << self.layout.columns.index(column)
-        return (self.events[:, Layout.NULLS] & bit) != 0
+        null: Mask = (self.events[:, Layout.NULLS] & bit) != 0
+        return null
 
     def known(self, column: str) -> Ints | slice:
         """The events whose value is not null."""
+        if not self.has_nulls:
+            return slice(None)
         null = self.is_null(column)
         return np.flatnonzero(~null) if null.any() else slice(None)
 
@@ -85,9 +104,13 @@ class Steps:
         words = np.ascontiguousarray(self.words(column)[events])
         return self.codecs[column].decode(words)
 
+    @cached_property
     def last(self) -> Ints:
         """The last position of each group."""
-        return np.append(self.first[1:], self.positions) - 1
+        last = np.empty_like(self.first)
+        last[:-1] = self.first[1:]
+        last[-1] = self.positions
+        return last - 1
 
 
 class InstantValue(ABC):

@@ -74,11 +74,13 @@ class PaneLog:
         self._latest, self._place = Buffer(np.int64), Buffer(np.int64)
         self._live: Ints = np.empty((0, 3), np.int64)
         self.window = -_FAR
+        self._due: int | None = None
         self._scratch = _Scratch(0)
         self._forget_derived()
 
     def _forget_derived(self) -> None:
         """Count nothing as linked, entered or scanned: all of it follows from the entries."""
+        self._due = None
         self._linked = False
         self._entered = self._left = self._alive = 0
         self._scanned = self._complete = self.entries.base
@@ -100,7 +102,8 @@ class PaneLog:
     def take(self, times: Ints, codes: Ints, groups: int) -> Ints:
         """The entry of each row; `groups` is the number of codes so far."""
         self._link()
-        self._grow(groups)
+        if len(self._place) < groups:
+            self._grow(groups)
         entries, size = self.entries, len(times)
         slots, code, back = np.empty((3, size), np.int64)
         panes = np.empty((size, 2), np.int64)
@@ -109,6 +112,7 @@ class PaneLog:
             times, codes, np.array(state, np.int64), self._latest.view, slots, code, back, panes
         )
         if opened:
+            self._due = None
             self._numbers.append(panes[:opened, 0])
             self._firsts.append(panes[:opened, 1])
             entries.settled = int(panes[opened - 1, 1])
@@ -125,13 +129,17 @@ class PaneLog:
 
     def _grow(self, groups: int) -> None:
         for buffer in (self._latest, self._place):
-            if len(buffer) < groups:
-                buffer.extend(groups - len(buffer))[:] = EMPTY
+            buffer.extend(groups - len(buffer))[:] = EMPTY
 
     # -------------------------------------------------------------------------------------- windows out
 
     def due(self) -> int:
         """The instant at which the next window with rows is answered, or MAX_TIME."""
+        if self._due is None:
+            self._due = self._next_answer()
+        return self._due
+
+    def _next_answer(self) -> int:
         numbers = self._numbers.view
         if not len(numbers) or numbers[-1] < 2 * self.window - self.panes:
             return MAX_TIME
@@ -152,6 +160,7 @@ class PaneLog:
 
     def _walk(self, stop: int) -> tuple[Scan, Closing]:
         self._make_room()
+        self._due = None
         entries, out = self.entries, self._scratch
         state = [self.window, stop, self.panes, self._entered, self._left, self._alive]
         self.window, self._entered, self._left, self._alive, rows, closed = walk_windows(
