@@ -81,14 +81,14 @@ def list_changes(
     same: npt.NDArray[np.bool_],
     steps: Ints,
     shown: Ints,
-    sign: Ints,
+    sign: npt.NDArray[np.int8],
 ) -> int:
     """What each step changes, in order of time: the row before it goes, then the row after it comes.
 
     `alive` says at which positions there is a row, `same` at which it equals that of the position before.
     `steps` gets the positions at which something changes, `shown` those whose row goes or comes.
     """
-    by_rank = np.full(ranks.size, EMPTY, np.int64)
+    by_rank = np.full(ranks.max() + 1, EMPTY, np.int64)
     for p in range(ranks.size):
         if ranks[p] != EMPTY:
             by_rank[ranks[p]] = p

@@ -71,7 +71,8 @@ class Steps:
     @cached_property
     def codes(self) -> Ints:
         """The groups, in order."""
-        return self.lines[self.first, 1]
+        codes: Ints = self.lines[self.first, 1]
+        return codes
 
     @cached_property
     def has_nulls(self) -> bool:
