@@ -60,6 +60,17 @@ def test_changes_past_the_frontier_wait() -> None:
     assert changes.take(9).times.tolist() == [8, 9]
 
 
+def test_the_ends_of_dropped_contents_never_count_again() -> None:
+    changes = Changes(SCHEMA)
+    changes.ingest(elements([1, 2, 3], [0, 0, 0], [5, 5, 5]))
+    changes.take(0)
+    for _ in range(2):
+        changes.drop(np.arange(len(changes.contents)) > 0)
+    last = changes.take(5)
+    assert changes.rows(last.codes).to_pylist() == [{"k": 3}]
+    assert last.deltas.tolist() == [[-1]]
+
+
 @pytest.mark.parametrize(
     ("operator", "while_valid"),
     [
