@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
+from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import GraphError, ScheduleError
 from headrace.flow.batch import Batch
+from headrace.flow.state import Part
+from headrace.graph.admission import Gate, Rules
 from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
 from headrace.graph.graph import Graph
+from headrace.graph.levels import LEVELS, apply_labels
 from headrace.graph.node import Node
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
+from headrace.operators.order import OrderOperator
 from headrace.plan.nodes import Plan, Source
+from headrace.plan.ordering import Expand
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
 from headrace.time.ets import Policy, Promise
+from headrace.time.punctuate import Late, Rejected
 from headrace.time.punctuation import Punctuation
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -41,16 +51,40 @@ class Engine:
         self.graph = Graph(lambda: self.now)
         self.table = StateTable(named_strategy(strategy), propagation == "eqg")
         self.arcs: list[EtsArc] = []
+        self.keeper: Timekeeper | None = None
+        self.level = "operator"
         self._executor = Executor(self.table, lambda source: source.demand(self.now))
         self._version = 0
 
     def declare(
-        self, stream: Source, *, policy: Policy | None = None, promise: Promise | None = None
+        self,
+        stream: Source,
+        *,
+        policy: Policy | None = None,
+        promise: Promise | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        """Say how a stream makes its ETS, before the first query mentions it."""
+        """Say how a stream makes its ETS and what its rows may do, before the first query mentions it."""
         source = self.graph.declare(stream)
         source.policy = policy or source.policy
         source.promise = promise or source.promise
+        source.admission.rules = rules or source.rules
+        source.arc.ordered = not source.rules.disordered
+
+    def manage(self, heartbeats: Heartbeats, streams: Mapping[Source, Rules]) -> None:
+        """Put an input manager in front of some streams: heartbeats from bounds, rows in any order.
+
+        `heartbeats` names the streams; each gets its promise from it.
+        """
+        self.keeper = Timekeeper(heartbeats)
+        places = {name: i for i, name in enumerate(heartbeats.streams)}
+        for stream, rules in streams.items():
+            if stream.name not in places:
+                known = ", ".join(places)
+                raise GraphError(
+                    "HR-G007", "no bounds for this stream", place=stream.name, hint=f"bounds: {known}"
+                )
+            self.declare(stream, promise=self.keeper.promise_of(places[stream.name]), rules=rules)
 
     def add(self, query: str, plan: Plan) -> None:
         """Add a query; it answers for rows pushed from now on."""
@@ -64,7 +98,16 @@ class Engine:
 
     def _rewire(self) -> None:
         self.arcs = wire(self.graph, self.propagation)
+        apply_labels(self.graph, LEVELS[self.level](self.graph))
+        set_gates(self.graph)
         self.table.forget()
+
+    def set_level(self, level: str) -> None:
+        """Heartbeats per `query`, per `operator`, or memory-aware (`memory`); may change while running."""
+        if level not in LEVELS:
+            raise ScheduleError("HR-S003", f"unknown level {level!r}", hint=f"known: {', '.join(LEVELS)}")
+        self.level = level
+        apply_labels(self.graph, LEVELS[level](self.graph))
 
     def push(self, stream: str, data: pa.RecordBatch, times: ArrayLike | None = None) -> Batch:
         """Put rows into a stream; external streams bring their times. Nothing runs yet."""
@@ -84,7 +127,7 @@ class Engine:
         if not punctuation.patterns:
             source.heartbeat(punctuation.until)
             return
-        source.punctuate(punctuation)
+        source.close(punctuation)
         for node in source.successors:
             node.fresh = True
 
@@ -97,6 +140,8 @@ class Engine:
         self.now = max(self.now, now)
         for source in self.graph.sources.values():
             source.tick(self.now)
+        if self.level == "memory":
+            self.set_level(self.level)
         self.run()
 
     def run(self) -> None:
@@ -120,7 +165,7 @@ class Engine:
         made = False
         for node in self.graph.nodes:
             for need in node.operator.needs():
-                for source in sources_behind(node.predecessors[need.input]):
+                for source in [*sources_behind(node.predecessors[need.input]), *node.label]:
                     made |= source.demand(self.now)
         return made
 
@@ -133,6 +178,21 @@ class Engine:
         """Run, then take the answers of every query."""
         self.run()
         return {name: sink.drain() for name, sink in self.graph.sinks.items()}
+
+    def drain_late(self) -> list[Late]:
+        """Rows that came too late since the last call."""
+        return [late for source in self.graph.sources.values() for late in _emptied(source.admission.late)]
+
+    def drain_rejected(self) -> list[Rejected]:
+        """Rows that were no rows of their stream since the last call."""
+        return [r for source in self.graph.sources.values() for r in _emptied(source.admission.rejected)]
+
+    def reject(self, stream: str, raw: Iterable[str], code: str, reason: str) -> None:
+        """Account for input that could not be made into rows."""
+        admission = self._source(stream).admission
+        rejected = Rejected(stream, code, reason, raw=tuple(raw))
+        admission.rows_in += len(rejected)
+        admission.reject(rejected)
 
     def set_strategy(self, name: str, nodes: Iterable[Node] | None = None) -> None:
         """Swap the state table, for all or for some nodes; takes effect with the next step."""
@@ -162,13 +222,22 @@ class Engine:
                 f"cannot count from version {since}: the last snapshot is {self._version}",
                 hint="take a full snapshot",
             )
+        if any(s.admission.late or s.admission.rejected for s in self.graph.sources.values()):
+            raise GraphError(
+                "HR-G008",
+                "late or rejected rows are waiting to be taken",
+                hint="drain_late() and drain_rejected() before a snapshot: it does not hold them",
+            )
         self._version += 1
-        return snapshot_graph(self.graph, self._version, since, self.now)
+        return snapshot_graph(self.graph, self._extra(), self._version, since, self.now)
+
+    def _extra(self) -> dict[str, Part]:
+        return {} if self.keeper is None else {"timekeeper": self.keeper}
 
     def restore(self, snapshots: Iterable[Snapshot]) -> None:
         """Take over a full snapshot and its increments, in order, of an engine with the same queries."""
         for snapshot in snapshots:
-            restore_graph(self.graph, snapshot)
+            restore_graph(self.graph, self._extra(), snapshot)
             self._version = snapshot.version
             self.now = snapshot.now
         self._rewire()
@@ -190,6 +259,27 @@ class Engine:
             known = ", ".join(sinks) or "none"
             raise GraphError("HR-G003", "no such query", place=str(query), hint=f"running: {known}")
         return sinks[query]
+
+
+def set_gates(graph: Graph) -> None:
+    """Tell every source where its rows are put in order."""
+    for source in graph.sources.values():
+        source.admission.gates = []
+    for node in graph.nodes:
+        if isinstance(node.operator, OrderOperator):
+            window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
+            for source in sources_behind(node):
+                source.admission.gates.append(Gate(node.operator, window))
+
+
+def _path(plan: Plan) -> list[Plan]:
+    return [plan] + [below for p in plan.inputs for below in _path(p)]
+
+
+def _emptied(kept: list[T]) -> list[T]:
+    taken = kept[:]
+    kept.clear()
+    return taken
 
 
 def sources_behind(before: Node | SourceNode) -> list[SourceNode]:

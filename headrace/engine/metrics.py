@@ -11,9 +11,12 @@ from headrace.graph.node import Node
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """A source: rows pushed, ETS made, the heartbeat promised, rows still in its buffer."""
+    """A source: rows pushed = processed + late + rejected; ETS made, heartbeat promised, rows in its buffer."""
 
     rows_in: int
+    rows_processed: int
+    rows_late: int
+    rows_rejected: int
     ets_made: int
     promised: int
     held_rows: int
@@ -61,7 +64,15 @@ def account_waiting(nodes: Iterable[Node], now: int) -> None:
 def measure(graph: Graph, now: int) -> Metrics:
     """The metrics of a graph at wall-clock instant `now`."""
     sources = {
-        name: SourceMetrics(s.rows_in, s.ets_made, s.promised, s.arc.held_rows())
+        name: SourceMetrics(
+            s.admission.rows_in,
+            s.arc.rows_in,
+            s.admission.rows_late,
+            s.admission.rows_rejected,
+            s.ets_made,
+            s.promised,
+            s.arc.held_rows(),
+        )
         for name, s in graph.sources.items()
     }
     nodes = {node.name: _node(node, now) for node in graph.nodes}

@@ -6,10 +6,13 @@ Incremental: each part writes what changed since the last snapshot, so the cost 
 from __future__ import annotations
 
 import json
+import pickle
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from headrace.errors import GraphError
 from headrace.flow.arcpart import ArcPart
@@ -18,6 +21,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Waiting
+from headrace.time.punctuate import Punctuate
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,19 @@ class Snapshot:
         return Snapshot(head["version"], head["since"], head["now"], chunks)
 
 
-def snapshot_graph(graph: Graph, version: int, since: int | None, now: int) -> Snapshot:
-    """Write every part of the graph."""
+def snapshot_graph(
+    graph: Graph, extra: dict[str, Part], version: int, since: int | None, now: int
+) -> Snapshot:
+    """Write every part of the graph, and the extra ones."""
     full = since is None
-    chunks = {name: encode(part.changes(full)) for name, part in _parts(graph)}
+    parts = dict(_parts(graph)) | extra
+    chunks = {name: encode(part.changes(full)) for name, part in parts.items()}
     return Snapshot(version, since, now, chunks)
 
 
-def restore_graph(graph: Graph, snapshot: Snapshot) -> None:
+def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> None:
     """Apply a snapshot to a graph of the same queries."""
-    parts = dict(_parts(graph))
+    parts = dict(_parts(graph)) | extra
     if parts.keys() != snapshot.chunks.keys():
         odd = sorted(parts.keys() ^ snapshot.chunks.keys())
         raise GraphError(
@@ -96,7 +103,8 @@ def arc_part(arc: Any) -> ArcPart:
 class SourcePart:
     """Counts and promises of a source."""
 
-    FIELDS = ("promised", "rows_in", "ets_made", "ended", "_next_period")
+    OWN = ("ets_made", "ended", "_next_period")
+    COUNTS = ("rows_in", "rows_late", "rows_rejected")
 
     def __init__(self, source: SourceNode) -> None:
         self._source = source
@@ -105,18 +113,31 @@ class SourcePart:
         return 64
 
     def changes(self, full: bool) -> Chunk:
-        chunk = {name: getattr(self._source, name) for name in self.FIELDS}
-        return chunk | {f"promise:{k}": v for k, v in self._source.promise.snapshot().items()}
+        source = self._source
+        punctuate = source.admission.punctuate
+        chunk: dict[str, Any] = {name: getattr(source, name) for name in self.OWN}
+        chunk |= {name: getattr(source.admission, name) for name in self.COUNTS}
+        chunk["promised"] = punctuate.promised
+        closed = pickle.dumps((punctuate.patterns, punctuate.closed))
+        chunk["closed"] = np.frombuffer(closed, np.uint8)
+        return chunk | {f"promise:{k}": v for k, v in source.promise.snapshot().items()}
 
     def apply(self, chunk: Chunk) -> None:
-        for name in self.FIELDS:
-            setattr(self._source, name, chunk[name])
+        source = self._source
+        for name in self.OWN:
+            setattr(source, name, chunk[name])
+        for name in self.COUNTS:
+            setattr(source.admission, name, chunk[name])
+        patterns, closed = pickle.loads(chunk["closed"].tobytes())
+        source.admission.punctuate = Punctuate(chunk["promised"], patterns, closed)
         state = {k.removeprefix("promise:"): v for k, v in chunk.items() if k.startswith("promise:")}
-        self._source.promise.restore(state)
+        source.promise.restore(state)
 
 
 class NodePart:
-    """Heartbeats and registers of an operator."""
+    """Counts, heartbeats and registers of an operator."""
+
+    OWN = ("runs", "rows_in", "waited", "waiting_since")
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -126,12 +147,8 @@ class NodePart:
 
     def changes(self, full: bool) -> Chunk:
         node, operator = self._node, self._node.operator
-        chunk: dict[str, Any] = {
-            "promised": operator.promised,
-            "rows_out": operator.rows_out,
-            "runs": node.runs,
-        }
-        chunk["waited"], chunk["waiting_since"] = node.waited, node.waiting_since
+        chunk: dict[str, Any] = {"promised": operator.promised, "rows_out": operator.rows_out}
+        chunk |= {name: getattr(node, name) for name in self.OWN}
         if isinstance(operator, Waiting):
             chunk["frontier"] = operator.frontier
         for i, register in enumerate(operator.registers):
@@ -140,10 +157,10 @@ class NodePart:
 
     def apply(self, chunk: Chunk) -> None:
         node, operator = self._node, self._node.operator
-        values: dict[str, Any] = dict(chunk)
-        operator.promised, operator.rows_out = values["promised"], values["rows_out"]
-        node.runs, node.waited, node.waiting_since = values["runs"], values["waited"], values["waiting_since"]
+        operator.promised, operator.rows_out = chunk["promised"], chunk["rows_out"]
+        for name in self.OWN:
+            setattr(node, name, chunk[name])
         if isinstance(operator, Waiting):
-            operator.frontier = values["frontier"]
+            operator.frontier = chunk["frontier"]
         for i, register in enumerate(operator.registers):
-            register.value, register.offered = values[f"register{i}"], values[f"offered{i}"]
+            register.value, register.offered = chunk[f"register{i}"], chunk[f"offered{i}"]

@@ -1,8 +1,9 @@
 """An arc: one physical buffer between operators, one cursor per reader (Bai et al., Figure 7).
 
 A fork is therefore one buffer with several cursors (the paper's dummy buffers); items leave when the last
-reader has passed them. Items are batches and in-band punctuations, in order. The arc's `heartbeat` is that
-of its tail: every row still to be appended has a start > `heartbeat`.
+reader has passed them. Items are batches and in-band punctuations. The arc's `heartbeat` is that of its
+tail: every row still to be appended has a start > `heartbeat`. On an arc that is not `ordered` rows come in
+any order, and only punctuations move the heartbeat.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Item = Batch | Punctuation
 class Arc:
     """A queue of items with a read cursor per reader."""
 
-    __slots__ = ("_items", "_readers", "base", "heartbeat", "part", "rows_in", "version")
+    __slots__ = ("_items", "_readers", "base", "heartbeat", "ordered", "part", "rows_in", "version")
 
     def __init__(self) -> None:
         self._items: deque[Item] = deque()
         self.base = 0
         self._readers: list[Reader] = []
         self.heartbeat = MIN_TIME
+        self.ordered = True
         self.rows_in = 0
         self.version = 0
         self.part: object | None = None
@@ -49,7 +51,8 @@ class Arc:
             return
         self.rows_in += rows
         self.version += 1
-        self.heartbeat = max(self.heartbeat, batch.last - 1)
+        if self.ordered:
+            self.heartbeat = max(self.heartbeat, batch.last - 1)
         for reader in self._readers:
             reader.rows += rows
         if self._readers:

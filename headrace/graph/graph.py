@@ -12,6 +12,7 @@ from headrace.graph.source import SourceNode
 from headrace.operators.table import build
 from headrace.plan.latent import with_stamps
 from headrace.plan.nodes import Plan, Source
+from headrace.plan.ordering import Disorder, is_disordered, place_orders
 
 
 class Graph:
@@ -50,12 +51,17 @@ class Graph:
             raise GraphError(
                 "HR-G002", "a query of this name is running", place=query, hint="remove it, or rename"
             )
-        plan = with_stamps(plan)
         self._declare_all(plan)
+        plan = place_orders(with_stamps(plan), self._disorder())
         arc = self._arc(plan, {})
         self.sinks[query] = Sink(query, arc)
         self._roots[query] = plan
         self._count_sinks()
+
+    def _disorder(self) -> Disorder:
+        loose = [s for s in self.sources.values() if s.rules.disordered]
+        admitted = frozenset(s.name for s in loose if s.rules.enforce == "admit")
+        return Disorder(frozenset(s.name for s in loose), admitted)
 
     def _declare_all(self, plan: Plan) -> None:
         if isinstance(plan, Source):
@@ -99,6 +105,7 @@ class Graph:
         before = [self._before(below, made) for below in plan.inputs]
         operator = build(plan, self._now)
         operator.connect(arcs)
+        operator.output.ordered = not is_disordered(plan, self._disorder())
         node = Node(self._next_id, plan, operator, before)
         self._next_id += 1
         for predecessor in dict.fromkeys(before):

@@ -23,6 +23,8 @@ class Node:
         self.branch = -1
         self.fresh = False
         self.runs = 0
+        self.rows_in = 0
+        self.label: list[SourceNode] = []
         self.waiting_since: int | None = None
         self.waited = 0
 

@@ -1,4 +1,4 @@
-"""A source node: where rows enter, are stamped, and where ETS are made."""
+"""A source node: where rows enter, are stamped and checked, and where ETS are made."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch, sort_by_start
+from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
 from headrace.plan.nodes import Source, TimeKind
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
@@ -31,85 +32,87 @@ PROMISES: dict[TimeKind, type[Promise]] = {
 class SourceNode:
     """The buffer that wrappers fill, and the promises made on it.
 
-    Law: no row enters the arc with a time ≤ a heartbeat that has left it.
+    Laws: no row enters the arc that breaks a promise that has left it, unless it is admitted; every row
+    pushed is processed, late or rejected.
     """
 
-    def __init__(self, plan: Source, policy: Policy = ON_DEMAND, promise: Promise | None = None) -> None:
+    def __init__(self, plan: Source) -> None:
         self.name = plan.name
         self.kind = plan.time
         self.schema = plan.schema
         self.arc = Arc()
         self.successors: list[Node] = []
         self.tsm_successors: list[Node] = []
-        self.policy = policy
-        self.promise: Promise = promise or PROMISES[plan.time]()
-        self.promised = MIN_TIME
-        self.rows_in = 0
+        self.policy: Policy = ON_DEMAND
+        self.promise: Promise = PROMISES[plan.time]()
+        self.admission = Admission(plan.name)
         self.ets_made = 0
         self.ended = False
         self._next_period = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
 
-    def push(self, data: pa.RecordBatch, times: ArrayLike | None, now: int) -> Batch:
-        """Stamp rows and put them into the buffer; returns them as they went in."""
-        batch = sort_by_start(self._stamp(data, times, now))
-        self._check(batch)
-        if len(batch):
-            self.rows_in += len(batch)
-            self.arc.append(batch)
-            self.promise.observe(batch.last, now)
+    @property
+    def promised(self) -> int:
+        """The heartbeat promised so far."""
+        return self.admission.punctuate.promised
+
+    @property
+    def rules(self) -> Rules:
+        """What the stream's rows may do, and what becomes of those that break it."""
+        return self.admission.rules
+
+    def push(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
+        """Stamp, check and enter rows; returns those that went in."""
+        self._check(data)
+        self.admission.rows_in += data.num_rows
+        batch = self._stamp(data, times, now)
+        if self.kind is TimeKind.EXTERNAL:
+            batch = self._admit(batch, now)
+        self.arc.append(batch)
         return batch
 
-    def _stamp(self, data: pa.RecordBatch, times: ArrayLike | None, now: int) -> Batch:
-        if self.kind is TimeKind.EXTERNAL:
-            if times is None:
-                raise InputError(
-                    "HR-I001",
-                    "rows of an external stream bring their times",
-                    place=self.name,
-                    hint="pass times=, one int64 per row",
-                )
-            arrival = np.full(data.num_rows, now, np.int64)
-            return Batch(data, np.ascontiguousarray(times, np.int64), arrival=arrival)
-        stamp = (
-            max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1))
-            if self.kind is TimeKind.INTERNAL
-            else now
-        )
-        start = np.full(data.num_rows, stamp, np.int64)
-        return Batch(data, start, arrival=start if stamp == now else np.full(data.num_rows, now, np.int64))
-
-    def _check(self, batch: Batch) -> None:
+    def _check(self, data: pa.RecordBatch) -> None:
         if self.ended:
             raise InputError("HR-I002", "the stream has ended", place=self.name, hint="push before end()")
-        if not batch.data.schema.equals(self.schema):
+        if not data.schema.equals(self.schema):
             raise InputError(
                 "HR-I003",
-                f"rows have columns {batch.data.schema.names}, the stream has {self.schema.names}",
+                f"rows have columns {data.schema.names}, the stream has {self.schema.names}",
                 place=self.name,
                 hint="names, types and order must be those declared",
             )
-        if len(batch) and self.kind is not TimeKind.LATENT and batch.first <= self.promised:
-            raise InputError(
-                "HR-I004",
-                f"a row has time {batch.first}, but {self.promised} was promised to be past",
-                place=self.name,
-                hint="put an input manager in front: it keeps late rows apart",
-            )
-        last = self.arc.heartbeat + 1
-        if len(batch) and self.kind is TimeKind.EXTERNAL and self.arc.rows_in and batch.first < last:
+
+    def _stamp(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
+        if self.kind is TimeKind.EXTERNAL:
+            data, brought = self.admission.timed(data, times)
+            return Batch(data, brought, arrival=np.full(data.num_rows, now, np.int64))
+        stamp = now
+        if self.kind is TimeKind.INTERNAL:
+            stamp = max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1))
+        start = np.full(data.num_rows, stamp, np.int64)
+        return Batch(data, start, arrival=start if stamp == now else np.full(data.num_rows, now, np.int64))
+
+    def _admit(self, batch: Batch, now: int) -> Batch:
+        """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
+        batch = self.admission.guarded(batch, now)
+        times = batch.start
+        kept = self.admission.enforced(batch)
+        if len(times):
+            self.promise.observe(times, now)
+        kept = sort_by_start(kept)
+        if len(kept) and self.arc.ordered and self.arc.rows_in and kept.first <= self.arc.heartbeat:
             raise InputError(
                 "HR-I005",
-                f"a row has time {batch.first} after one with {last}",
+                f"a row has time {kept.first} after one with {self.arc.heartbeat + 1}",
                 place=self.name,
-                hint="put an input manager in front: it orders rows within their bounds",
+                hint="declare bounds for the stream: its rows are then put in order",
             )
+        return kept
 
     def heartbeat(self, time: int) -> bool:
         """Promise that rows to come are later than `time`, and spread it; true if that is news."""
-        if time <= self.promised or self.kind is TimeKind.LATENT:
+        if self.kind is TimeKind.LATENT or not self.admission.punctuate.promise(time):
             return False
-        self.promised = time
         self.spread(time)
         return True
 
@@ -135,8 +138,9 @@ class SourceNode:
         """The nodes that an ETS of this source may have reached first."""
         return [*self.tsm_successors, *self.successors]
 
-    def punctuate(self, punctuation: Punctuation) -> None:
-        """Put a punctuation on attributes into the buffer, in-band."""
+    def close(self, punctuation: Punctuation) -> None:
+        """Promise that no row to come matches a punctuation on attributes; it travels in-band."""
+        self.admission.punctuate.close(punctuation)
         self.arc.punctuate(punctuation)
 
     def end(self) -> None:

@@ -9,8 +9,11 @@ from headrace.operators.aggregate import AggregateOperator
 from headrace.operators.contract import Operator
 from headrace.operators.distinct import DistinctOperator
 from headrace.operators.except_ import ExceptOperator
+from headrace.operators.expand import ExpandOperator
 from headrace.operators.granularity import GranularityOperator
 from headrace.operators.join import JoinOperator
+from headrace.operators.merge import MergeOperator
+from headrace.operators.order import OrderOperator
 from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import rows_window
 from headrace.operators.rstream import RStreamOperator
@@ -20,7 +23,7 @@ from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import WindowOperator
-from headrace.plan import nodes
+from headrace.plan import nodes, ordering
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
 from headrace.plan.windows import Rows
@@ -41,6 +44,9 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.IStream: IStreamOperator,
     nodes.DStream: DStreamOperator,
     nodes.RStream: RStreamOperator,
+    ordering.Order: OrderOperator,
+    ordering.Merge: MergeOperator,
+    ordering.Expand: ExpandOperator,
 }
 
 

@@ -37,6 +37,7 @@ class Executor:
             for after in node.successors:
                 after.fresh = True
         node.runs += 1
+        node.rows_in += taken
         self.steps += 1
         return taken
 

@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.errors import TimeError
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
+
+Times = npt.NDArray[np.int64]
 
 
 class Promise(Protocol):
     """The largest heartbeat that a source can stand for."""
 
-    def observe(self, latest: int, now: int) -> None:
-        """Rows came in at `now`, the latest with time `latest`."""
+    def observe(self, times: Times, now: int) -> None:
+        """Rows with these times, at least one, came in at `now`, in this order."""
         ...
 
     def at(self, now: int) -> int:
@@ -37,7 +42,7 @@ class Promise(Protocol):
 class Stateless:
     """What promises that learn nothing have in common."""
 
-    def observe(self, latest: int, now: int) -> None:
+    def observe(self, times: Times, now: int) -> None:
         return None
 
     def snapshot(self) -> Mapping[str, Any]:
@@ -63,9 +68,9 @@ class SkewPromise:
     _seen: int = MIN_TIME
     _best: int = MIN_TIME
 
-    def observe(self, latest: int, now: int) -> None:
+    def observe(self, times: Times, now: int) -> None:
         self._best = max(self._best, self.at(now))
-        self._latest, self._seen = latest, now
+        self._latest, self._seen = int(times.max()), now
 
     def at(self, now: int) -> int:
         if self._latest == MIN_TIME:

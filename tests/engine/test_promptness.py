@@ -105,6 +105,6 @@ def _assert_nothing_provable_waits(engine: Engine) -> None:
 def _proven(engine: Engine, before: object) -> int:
     """The heartbeat behind an arc that the sources' promises and rows imply, computed from scratch."""
     if isinstance(before, SourceNode):
-        by_rows = before.arc.heartbeat if before.rows_in else MIN_TIME
+        by_rows = before.arc.heartbeat if before.arc.rows_in else MIN_TIME
         return MAX_TIME if before.ended else max(before.promise.at(engine.now), by_rows)
     return min(_proven(engine, p) for p in before.predecessors)  # type: ignore[attr-defined]

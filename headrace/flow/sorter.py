@@ -1,0 +1,89 @@
+"""Rows that wait to be taken in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.flow.batch import Batch, concat, sort_by_start
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+_TIMES = ("end", "sign", "arrival")
+
+
+class Sorter:
+    """A priority queue of rows by start; equal starts in order of entry.
+
+    Sorted runs, those of like size merged: a row is moved at most log n times however it comes.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[Batch] = []
+        self._taken_to = MIN_TIME
+        self._added: list[Batch] | None = None
+
+    def __len__(self) -> int:
+        return sum(len(run) for run in self._runs)
+
+    def add(self, batch: Batch) -> None:
+        """Add rows in any order."""
+        if not len(batch):
+            return
+        self._remember(batch)
+        self._runs.append(sort_by_start(batch))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            newer = self._runs.pop()
+            self._runs[-1] = sort_by_start(concat([self._runs[-1], newer]))
+
+    def _remember(self, batch: Batch) -> None:
+        """Note what the next snapshot must write; once that is more than what is held, it writes what is held."""
+        if self._added is None:
+            return
+        self._added.append(batch)
+        if sum(len(b) for b in self._added) > 2 * len(self) + 1024:
+            self._added = None
+
+    def next(self) -> int:
+        """The earliest start, or MAX_TIME."""
+        return min((run.first for run in self._runs), default=MAX_TIME)
+
+    def take(self, until: int) -> Batch | None:
+        """Remove and return the rows that start at or before `until`, in order."""
+        self._taken_to = max(self._taken_to, until)
+        pieces: list[Batch] = []
+        rest: list[Batch] = []
+        for run in self._runs:
+            cut = int(np.searchsorted(run.start, until, side="right"))
+            if cut:
+                pieces.append(run.slice(0, cut))
+            if cut < len(run):
+                rest.append(run.slice(cut, len(run)))
+        self._runs = rest
+        return sort_by_start(concat(pieces)) if pieces else None
+
+    def bytes(self) -> int:
+        return sum(run.bytes() for run in self._runs)
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        whole = full or self._added is None
+        parts = self._runs if whole else self._added or []
+        chunk: dict[str, Any] = {"reset": whole, "taken": self._taken_to, "rows": 0}
+        held = [p.filter(p.start > self._taken_to) for p in parts]
+        held = [p for p in held if len(p)]
+        if held:
+            rows = concat(held)
+            chunk |= {"rows": len(rows), "data": rows.data, "start": rows.start}
+            chunk |= {name: getattr(rows, name) for name in _TIMES if getattr(rows, name) is not None}
+        self._added = []
+        return chunk
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        if chunk["reset"]:
+            self._runs = []
+        if chunk["rows"]:
+            times = {name: chunk.get(name) for name in _TIMES}
+            self.add(Batch(chunk["data"], chunk["start"], **times))
+        self.take(chunk["taken"])
+        self._added = []

@@ -1,0 +1,152 @@
+"""Every row is accounted for: processed, late, or rejected with a reason (`design.md` §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from headrace.errors import InputError
+from headrace.flow.batch import Batch
+from headrace.operators.expand import windows_of
+from headrace.operators.order import OrderOperator
+from headrace.plan.windows import Sliding
+from headrace.time.punctuate import Late, Punctuate, Rejected
+from headrace.time.timestamp import MAX_TIME
+
+Times = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a stream's rows may do.
+
+    `disordered`: they may come out of order. `enforce` says what becomes of a row that breaks a promise:
+    `refuse` the push, set it apart as late (`strict`), or `admit` it wherever no operator has answered for
+    its time. `guard`: a row more than that many ticks ahead of the wall clock is rejected.
+    """
+
+    disordered: bool = False
+    enforce: str = "refuse"
+    guard: int = MAX_TIME
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Where rows of a stream are put in order: what it has answered for, rows come too late for.
+
+    With a `window`, a row counts once for each window that holds it, each answered at its own tick.
+    """
+
+    order: OrderOperator
+    window: Sliding | None
+
+    def missed(self, times: Times) -> tuple[Times, Mask]:
+        """How many answers each row is too late for, and whether one is left that it is in time for."""
+        if self.window is None:
+            late = self.order.late(times)
+            return late.astype(np.int64), ~late
+        first, copies = windows_of(times, self.window)
+        answered = (self.order.frontier + 1) // self.window.slide
+        missed = np.clip(answered - first + 1, 0, copies)
+        return missed, missed < copies
+
+
+@dataclass
+class Admission:
+    """The checks in front of one stream, and the rows they set apart."""
+
+    stream: str
+    rules: Rules = field(default_factory=Rules)
+    punctuate: Punctuate = field(default_factory=Punctuate)
+    gates: list[Gate] = field(default_factory=list)
+    late: list[Late] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    rows_in: int = 0
+    rows_late: int = 0
+    rows_rejected: int = 0
+
+    def timed(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None) -> tuple[pa.RecordBatch, Times]:
+        """The rows that have a time, and the times; the others are rejected."""
+        if times is None:
+            raise InputError(
+                "HR-I001",
+                "rows of an external stream bring their times",
+                place=self.stream,
+                hint="pass times=, one int64 per row",
+            )
+        if isinstance(times, (pa.Array, pa.ChunkedArray)) and times.null_count:
+            there = times.is_valid()
+            self.reject(Rejected(self.stream, "HR-R001", "the row has no time", data.filter(times.is_null())))
+            data, times = data.filter(there), times.drop_null()
+        return data, np.ascontiguousarray(times, np.int64)
+
+    def guarded(self, batch: Batch, now: int) -> Batch:
+        """The rows that are not too far in the future: one clock gone wild must not poison a heartbeat."""
+        guard = self.rules.guard
+        if guard == MAX_TIME or not len(batch):
+            return batch
+        wild = batch.start > now + guard
+        if not wild.any():
+            return batch
+        ahead = int(batch.start[wild].max()) - now
+        reason = f"the time is up to {ahead} ticks ahead of the clock; the guard allows {guard}"
+        self.reject(Rejected(self.stream, "HR-R002", reason, batch.data.filter(pa.array(wild))))
+        return batch.filter(~wild)
+
+    def enforced(self, batch: Batch) -> Batch:
+        """The rows that break no promise, or may come in all the same."""
+        broken = self.punctuate.breaking(batch.start, batch.data)
+        if not broken.any():
+            return batch
+        return _ENFORCE[self.rules.enforce](self, batch, broken)
+
+    def reject(self, rejected: Rejected) -> None:
+        """Set rows, or raw text that never became rows, apart with a reason."""
+        self.rejected.append(rejected)
+        self.rows_rejected += len(rejected)
+
+    def _refuse(self, batch: Batch, broken: Mask) -> Batch:
+        first = int(batch.start[broken][0])
+        raise InputError(
+            "HR-I004",
+            f"a row has time {first}, but {self.punctuate.promised} was promised to be past",
+            place=self.stream,
+            hint="declare bounds for the stream: late rows are then kept apart",
+        )
+
+    def _strict(self, batch: Batch, broken: Mask) -> Batch:
+        none = np.zeros(int(np.count_nonzero(broken)), np.int64)
+        self._set_apart(batch.filter(broken), none, none.astype(np.bool_))
+        return batch.filter(~broken)
+
+    def _admit(self, batch: Batch, broken: Mask) -> Batch:
+        closed = self.punctuate.closed_to(batch.start, batch.data)
+        missed, alive = np.zeros(len(batch), np.int64), np.full(len(batch), not self.gates)
+        for gate in self.gates:
+            here, left = gate.missed(batch.start)
+            missed, alive = missed + here, alive | left
+        alive |= missed == 0
+        alive &= ~closed
+        late = closed | (broken & (missed > 0))
+        if late.any():
+            self._set_apart(batch.filter(late), missed[late], alive[late])
+        return batch.filter(alive)
+
+    def _set_apart(self, batch: Batch, missed: Times, admitted: Mask) -> None:
+        self.late.append(
+            Late(self.stream, batch.data, batch.start, self.punctuate.promised, missed, admitted)
+        )
+        self.rows_late += int(np.count_nonzero(~admitted))
+
+
+_ENFORCE: dict[str, Callable[[Admission, Batch, Mask], Batch]] = {
+    "refuse": Admission._refuse,
+    "strict": Admission._strict,
+    "admit": Admission._admit,
+}

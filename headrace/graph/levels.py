@@ -1,0 +1,119 @@
+"""Levels of heartbeats: what each input manager waits for (Srivastava & Widom, §7 and Figure 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.operators.order import OrderOperator, no_label
+from headrace.time.timestamp import MAX_TIME
+
+Labels = dict[int, frozenset[str]]
+"""The streams whose heartbeats bound an operator's, by node id."""
+
+
+def streams_below(node: Node) -> frozenset[str]:
+    """U of a node: the streams that are input in its subtree."""
+    names: set[str] = set()
+    for before in node.predecessors:
+        names |= {before.name} if isinstance(before, SourceNode) else streams_below(before)
+    return frozenset(names)
+
+
+def query_labels(graph: Graph) -> Labels:
+    """Query-level: every operator waits for all streams of its component (§7.1)."""
+    labels: Labels = {}
+    for component in graph.components():
+        everything = frozenset[str]().union(*(streams_below(n) for n in component))
+        labels |= {node.id: everything for node in component}
+    return labels
+
+
+def operator_labels(graph: Graph) -> Labels:
+    """Operator-level: every operator waits for its own inputs only (§7.2)."""
+    return {node.id: streams_below(node) for node in graph.nodes}
+
+
+def memory_labels(graph: Graph) -> Labels:
+    """Memory-aware: a proliferating operator waits until what it makes can be used (Figure 6).
+
+    A node's selectivity is rows out ÷ rows in as measured so far. Shared nodes take the union of the labels
+    that each of their consumers gives them.
+    """
+    labels: Labels = {}
+    for node in reversed(graph.nodes):
+        own = streams_below(node)
+        given = [labels[after.id] for after in node.successors if _link_crosses(node, after)]
+        labels[node.id] = own.union(*given)
+    return labels
+
+
+def _link_crosses(node: Node, after: Node) -> bool:
+    """Whether a memory-link leads from within the subtree of `node` to `after` or further up."""
+    return any(_link_reaches(below, node) for below in _subtree(node))
+
+
+def _link_reaches(origin: Node, top: Node) -> bool:
+    """Whether the chain from `origin` up to and including `top` still makes more rows than it takes."""
+    factor, node = 1.0, origin
+    while True:
+        factor *= selectivity(node)
+        if factor <= 1.0:
+            return False
+        if node is top:
+            return True
+        node = _towards(node, top)
+
+
+def _towards(node: Node, top: Node) -> Node:
+    """The successor of `node` on a path to `top`."""
+    return next(after for after in node.successors if top in _downstream(after))
+
+
+def _downstream(node: Node) -> list[Node]:
+    found = [node]
+    for after in node.successors:
+        found += _downstream(after)
+    return found
+
+
+def _subtree(node: Node) -> Iterable[Node]:
+    yield node
+    for before in node.predecessors:
+        if isinstance(before, Node):
+            yield from _subtree(before)
+
+
+def selectivity(node: Node) -> float:
+    """Rows out per row in, as measured; 1 before anything came."""
+    return node.operator.rows_out / node.rows_in if node.rows_in else 1.0
+
+
+LEVELS: dict[str, Callable[[Graph], Labels]] = {
+    "query": query_labels,
+    "operator": operator_labels,
+    "memory": memory_labels,
+}
+
+
+def apply_labels(graph: Graph, labels: Labels) -> None:
+    """Let every input manager wait for the label of the operator it feeds."""
+    for node in graph.nodes:
+        if not isinstance(node.operator, OrderOperator):
+            continue
+        wanted = labels[node.id].union(*(_delayed(after, labels) for after in node.successors))
+        beyond = [graph.sources[name] for name in sorted(wanted - streams_below(node))]
+        node.label = beyond
+        node.operator.label = _least_promised(beyond) if beyond else no_label
+
+
+def _delayed(node: Node, labels: Labels) -> frozenset[str]:
+    """The label of an operator that is to wait for more than its own inputs; else nothing to add."""
+    label = labels[node.id]
+    return frozenset() if label == streams_below(node) else label
+
+
+def _least_promised(sources: list[SourceNode]) -> Callable[[], int]:
+    return lambda: min((s.promised for s in sources), default=MAX_TIME)

@@ -1,0 +1,23 @@
+"""Merge that leaves disorder and lets punctuations bound it (Tucker & Maier, §4)."""
+
+from __future__ import annotations
+
+from headrace.flow.batch import Batch
+from headrace.operators.loose import Loose
+from headrace.operators.union import conform
+from headrace.plan.ordering import Merge
+
+
+class MergeOperator(Loose):
+    """Rows pass as they come; the heartbeat is the least of the inputs'."""
+
+    def __init__(self, plan: Merge) -> None:
+        super().__init__()
+        self.arity = len(plan.branches)
+        self._schema = plan.schema
+
+    def ingest(self, input: int, batch: Batch) -> None:
+        self.emit(conform(batch, self._schema))
+
+    def answer(self, frontier: int) -> Batch | None:
+        return None

@@ -1,0 +1,64 @@
+"""The input manager of an operator: rows wait until a heartbeat proves that no earlier one can come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.flow.batch import Batch
+from headrace.flow.sorter import Sorter
+from headrace.flow.state import Part
+from headrace.operators.contract import Need
+from headrace.operators.loose import Loose
+from headrace.plan.ordering import Order
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME
+
+
+def no_label() -> int:
+    """The label of an operator-level input manager: no stream but its own holds it back."""
+    return MAX_TIME
+
+
+class OrderOperator(Loose):
+    """Releases rows in order, up to the heartbeat of its input and of the streams in its label.
+
+    `label` is what makes the levels of Srivastava & Widom, §7: all streams of the query (query-level), none
+    beyond its own (operator-level), or those of Figure 6 (memory-aware). Rows at or before what it has
+    released come too late for it and are dropped here; their source has reported them.
+    """
+
+    def __init__(self, plan: Order) -> None:
+        super().__init__()
+        self._rows = Sorter()
+        self.label: Callable[[], int] = no_label
+
+    def reach(self) -> int:
+        return min(super().reach(), self.label())
+
+    def ingest(self, input: int, batch: Batch) -> None:
+        self._rows.add(batch.filter(batch.start > self.frontier))
+
+    def answer(self, frontier: int) -> Batch | None:
+        return self._rows.take(frontier)
+
+    def due(self) -> int:
+        return self._rows.next()
+
+    def needs(self) -> list[Need]:
+        """A heartbeat on its input, or on a stream of its label."""
+        wanted = self.due()
+        return [Need(0, wanted)] if self.reach() < wanted < MAX_TIME else []
+
+    def late(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which times it has already answered for."""
+        return times <= self.frontier
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """A punctuation may overtake rows that wait here, so it is not passed on."""
+        return None
+
+    def state(self) -> dict[str, Part]:
+        return {"rows": self._rows}

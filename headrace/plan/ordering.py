@@ -1,0 +1,107 @@
+"""Where rows are put in order, and where they need not be (Tucker & Maier, §4; Srivastava & Widom, §7.5).
+
+A disordered stream is left so as long as the operators above do not mind, and ordered as late as possible:
+after selections and projections, when fewer and narrower rows are left. A union below an operator that does
+not mind either merges without waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expressions import col, lit
+from headrace.plan.nodes import Plan, Project, Select, SlidingAggregate, Source, Unary, Union
+from headrace.plan.windows import Sliding
+
+INSENSITIVE = (Select, Project)
+
+
+@dataclass(frozen=True)
+class Order(Unary):
+    """Rows in order of time; simultaneous rows in order of arrival. The input manager of one operator."""
+
+
+@dataclass(frozen=True)
+class Merge(Union):
+    """Union that leaves disorder: rows pass as they come, punctuations bound the disorder."""
+
+
+@dataclass(frozen=True)
+class Expand(Unary):
+    """A copy of each row for each window that holds it, at the tick at which that window is answered.
+
+    So a row that comes late counts in the windows that are still open, and only in those.
+    """
+
+    window: Sliding
+
+
+@dataclass(frozen=True)
+class Disorder:
+    """The streams whose rows may come out of order; of these, `admitted` are late only for what is answered."""
+
+    streams: frozenset[str]
+    admitted: frozenset[str] = frozenset()
+
+
+def place_orders(plan: Plan, disorder: Disorder) -> Plan:
+    """`plan` with every disordered stream put in order before the first operator that needs it."""
+    return _place(plan, disorder, minds=False)
+
+
+def _place(plan: Plan, disorder: Disorder, minds: bool) -> Plan:
+    """`minds`: the operator above takes rows in any order."""
+    if isinstance(plan, Source):
+        return plan if minds or plan.name not in disorder.streams else Order(plan)
+    if isinstance(plan, INSENSITIVE):
+        below = plan.with_inputs((_place(plan.inputs[0], disorder, minds=True),))
+        return below if minds or not is_disordered(below, disorder) else Order(below)
+    if isinstance(plan, Union):
+        return _place_union(plan, disorder, minds)
+    if isinstance(plan, SlidingAggregate) and _sources(plan) & disorder.admitted:
+        return _place_admitting(plan, disorder)
+    return plan.with_inputs(tuple(_place(i, disorder, minds=False) for i in plan.inputs))
+
+
+def _place_union(plan: Union, disorder: Disorder, minds: bool) -> Plan:
+    branches = tuple(_place(b, disorder, minds=minds) for b in plan.branches)
+    loose = any(is_disordered(b, disorder) for b in branches)
+    return Merge(branches) if loose else Union(branches)
+
+
+def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
+    """Rows go to their windows before they are ordered: each window is one tick of one slide."""
+    window = plan.window
+    if any(call.function in ("first", "last") for call in plan.calls):
+        raise PlanError(
+            "HR-P010",
+            "first and last need rows in order, which `admit` does not keep",
+            hint="enforce this stream strictly, or use min and max",
+        )
+    below = Order(Expand(_place(plan.input, disorder, minds=True), window))
+    each = replace(plan, input=below, window=Sliding(window.slide, window.slide))
+    if plan.bounds is None or window.size == window.slide:
+        return each
+    start, end = plan.bounds
+    size = lit(window.size, pa.int64())
+    names = [name for name in plan.schema.names if name != start]
+    columns = {name: col(name) for name in names} | {start: col(end) - size}
+    return Project(each, tuple((name, columns[name]) for name in plan.schema.names))
+
+
+def is_disordered(plan: Plan, disorder: Disorder) -> bool:
+    """Whether the rows of a placed plan may come out of order."""
+    if isinstance(plan, Source):
+        return plan.name in disorder.streams
+    if isinstance(plan, Merge):
+        return True
+    return isinstance(plan, (*INSENSITIVE, Expand)) and is_disordered(plan.inputs[0], disorder)
+
+
+def _sources(plan: Plan) -> frozenset[str]:
+    if isinstance(plan, Source):
+        return frozenset({plan.name})
+    return frozenset[str]().union(*(_sources(i) for i in plan.inputs))

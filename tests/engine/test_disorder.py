@@ -1,0 +1,299 @@
+"""Streams out of order: in order within their bounds, late rows kept apart, every row accounted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.engine import Engine, Snapshot
+from headrace.errors import GraphError, PlanError
+from headrace.expressions import col
+from headrace.flow.batch import Batch
+from headrace.graph.admission import Rules
+from headrace.plan.nodes import (
+    AggregateCall,
+    IStream,
+    Join,
+    Plan,
+    Project,
+    RStream,
+    Select,
+    SlidingAggregate,
+    Source,
+    Union,
+    Window,
+)
+from headrace.plan.ordering import Disorder, Merge, Order, place_orders
+from headrace.plan.windows import Range, Sliding
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
+from headrace.time.bounds import Bounds
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.punctuate import Late
+from headrace.time.punctuation import Constant, Punctuation
+from headrace.time.skew import SkewMatrix
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+A, B = Source("a", SCHEMA), Source("b", SCHEMA)
+RENAMED = Project(B, (("k2", col("k")), ("v2", col("v"))))
+UNION = Union((Select(A, col("v") < 8), B))
+CALLS = (AggregateCall("n", "count"), AggregateCall("s", "sum", "v"), AggregateCall("m", "max", "v"))
+PLANS: list[Plan] = [
+    UNION,
+    Select(UNION, col("k") > 0),
+    IStream(Join(Window(Select(A, col("v") < 8), Range(5)), Window(RENAMED, Range(4)), ("k",), ("k2",))),
+    RStream(SlidingAggregate(UNION, ("k",), CALLS, Sliding(6, 2), ("from", "to")), 2),
+    RStream(SlidingAggregate(A, (), CALLS, Sliding(4, 4)), 4),
+]
+Arrival = tuple[str, int, int, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    answers: list[Batch]
+    late: list[Late]
+    engine: Engine
+
+
+def generator(delta: int, between: int | None = None) -> HeartbeatGenerator:
+    """Each stream's disorder is less than `delta`; the streams are `between` apart, if that is known."""
+    skew: dict[tuple[str, str], list[tuple[int, int]]] = {("a", "a"): [(0, delta)], ("b", "b"): [(0, delta)]}
+    if between is not None:
+        skew |= {("a", "b"): [(0, between)], ("b", "a"): [(0, between)]}
+    return HeartbeatGenerator(Bounds.of(SkewMatrix.of(["a", "b"], skew), timeout=10**6), close=True)
+
+
+def arrivals(draw: st.DrawFn, lateness: int) -> list[Arrival]:
+    """Rows in order of arrival, each up to `lateness` ticks behind the newest of its stream."""
+    rows: list[Arrival] = []
+    clock, newest = 0, {"a": 0, "b": 0}
+    for _ in range(draw(st.integers(0, 30))):
+        clock += draw(st.integers(0, 3))
+        stream = draw(st.sampled_from(["a", "b"]))
+        newest[stream] += draw(st.integers(0, 4))
+        time = newest[stream] - draw(st.integers(0, lateness))
+        row = {"k": draw(st.integers(0, 2)), "v": draw(st.integers(0, 9))}
+        rows.append((stream, clock, time, row))
+    return rows
+
+
+def drive(
+    plan: Plan,
+    heartbeats: HeartbeatGenerator,
+    came: list[Arrival],
+    rules: Rules,
+    *,
+    level: str = "operator",
+    restarts: frozenset[int] = frozenset(),
+    fresh: Any = None,
+) -> Outcome:
+    """Push arrivals one by one at their clocks, draining as it goes, then end all streams."""
+    engine = _engine(plan, heartbeats, rules, level)
+    answers: list[Batch] = []
+    late: list[Late] = []
+    chain: list[Snapshot] = []
+    for i, (stream, clock, time, row) in enumerate(came):
+        if i in restarts:
+            chain.append(engine.snapshot(chain[-1].version if chain else None))
+            engine = _engine(plan, fresh(), rules, level)
+            engine.restore(chain)
+        engine.advance(clock)
+        answers += engine.drain()
+        engine.push(stream, pa.RecordBatch.from_pylist([row], schema=SCHEMA), [time])
+        late += engine.drain_late()
+    for stream in ("a", "b"):
+        if stream in engine.graph.sources:
+            engine.end(stream)
+    answers += engine.drain()
+    return Outcome(answers, late, engine)
+
+
+def _engine(plan: Plan, heartbeats: HeartbeatGenerator, rules: Rules, level: str) -> Engine:
+    engine = Engine()
+    engine.manage(heartbeats, {A: rules, B: rules})
+    engine.add("q", plan)
+    engine.set_level(level)
+    return engine
+
+
+def rows_of(came: list[Arrival]) -> Mapping[str, list[tuple[int, dict[str, int]]]]:
+    """The rows by stream, in order of arrival."""
+    return {s: [(t, row) for stream, _, t, row in came if stream == s] for s in ("a", "b")}
+
+
+def without(came: list[Arrival], late: list[Late]) -> list[Arrival]:
+    """The arrivals that were not set apart as late and not admitted either."""
+    gone = Counter(
+        (each.stream, time, tuple(row.items()))
+        for each in late
+        for time, row, admitted in zip(each.times.tolist(), each.rows.to_pylist(), each.admitted, strict=True)
+        if not admitted
+    )
+    kept: list[Arrival] = []
+    for arrival in came:
+        key = (arrival[0], arrival[2], tuple(arrival[3].items()))
+        if gone[key]:
+            gone[key] -= 1
+        else:
+            kept.append(arrival)
+    return kept
+
+
+def accounted(engine: Engine) -> bool:
+    """rows in = rows processed + late + rejected, on every stream."""
+    sources = engine.metrics().sources.values()
+    return all(s.rows_in == s.rows_processed + s.rows_late + s.rows_rejected for s in sources)
+
+
+@given(st.data())
+def test_within_their_bounds_disordered_streams_give_the_oracles_answer(data: st.DataObject) -> None:
+    delta = data.draw(st.integers(1, 6))
+    came = arrivals(data.draw, delta - 1)
+    plan = data.draw(st.sampled_from(PLANS))
+    level = data.draw(st.sampled_from(["query", "operator", "memory"]))
+    restarts = data.draw(st.frozensets(st.integers(0, 29), max_size=2))
+    rules = Rules(disordered=True, enforce=data.draw(st.sampled_from(["strict", "admit"])))
+    found = drive(
+        plan, generator(delta), came, rules, level=level, restarts=restarts, fresh=lambda: generator(delta)
+    )
+    assert not found.late
+    assert_same_stream(found.answers, oracle.stream(plan, rows_of(came)), schema=plan.schema)
+    assert accounted(found.engine)
+
+
+@given(st.data())
+def test_rows_that_break_the_bounds_are_late_and_the_rest_is_still_ordered_and_right(
+    data: st.DataObject,
+) -> None:
+    delta = data.draw(st.integers(1, 3))
+    came = arrivals(data.draw, 10)
+    plan = data.draw(st.sampled_from(PLANS))
+    found = drive(plan, generator(delta), came, Rules(disordered=True, enforce="strict"))
+    kept = without(came, found.late)
+    assert len(kept) + sum(len(each) for each in found.late) == len(came)
+    assert_same_stream(found.answers, oracle.stream(plan, rows_of(kept)), schema=plan.schema)
+    assert accounted(found.engine)
+    for each in found.late:
+        assert (each.times <= each.heartbeat).all()
+        assert (each.lateness == each.heartbeat - each.times + 1).all()
+
+
+@given(st.data())
+def test_an_admitted_row_counts_in_every_window_that_is_not_answered_yet(data: st.DataObject) -> None:
+    """Flink's law: a (row, window) pair is late when the window's last tick ≤ the heartbeat."""
+    delta = data.draw(st.integers(1, 3))
+    came = [a for a in arrivals(data.draw, 10) if a[0] == "a"]
+    window = data.draw(st.sampled_from([Sliding(4, 4), Sliding(6, 2), Sliding(5, 3), Sliding(2, 5)]))
+    plan = RStream(SlidingAggregate(A, ("k",), CALLS, window, ("from", "to")), window.slide)
+    found = drive(plan, generator(delta), came, Rules(disordered=True, enforce="admit"))
+    expected, missed = _flink(came, delta, window)
+    assert_same_stream(found.answers, expected, schema=plan.schema)
+    assert sum(int(each.missed.sum()) for each in found.late) == missed
+    assert accounted(found.engine)
+
+
+def _flink(came: list[Arrival], delta: int, window: Sliding) -> tuple[list[tuple[int, tuple[int, ...]]], int]:
+    """Windows filled row by row under a heartbeat of newest − δ, which an arrival at a later clock meets."""
+    filled: dict[tuple[int, int], list[int]] = {}
+    missed = 0
+    for i, (_, clock, time, row) in enumerate(came):
+        newest = max((t for _, c, t, _ in came[:i] if c <= clock), default=None)
+        heartbeat = None if newest is None else newest - delta
+        for k in range((time // window.slide) + 1, (time + window.size) // window.slide + 1):
+            end = k * window.slide
+            if heartbeat is not None and end - 1 <= heartbeat:
+                missed += 1
+            else:
+                filled.setdefault((end, row["k"]), []).append(row["v"])
+    rows = [(e - 1, (k, len(v), sum(v), max(v), e - window.size, e)) for (e, k), v in filled.items()]
+    return sorted(rows), missed
+
+
+def test_one_stream_vouches_for_another_through_the_skew_between_them() -> None:
+    """All of stream b is silent; a's rows prove how far b can be behind (§3)."""
+    came: list[Arrival] = [("a", t, t, {"k": 0, "v": t % 9}) for t in range(1, 20)]
+    engine = _engine(UNION, generator(1, between=3), Rules(disordered=True, enforce="strict"), "operator")
+    out: list[int] = []
+    for stream, clock, time, row in came:
+        engine.advance(clock)
+        engine.push(stream, pa.RecordBatch.from_pylist([row], schema=SCHEMA), [time])
+        out += [int(t) for b in engine.drain() for t in b.start]
+        released = [t for _, _, t, r in came if t <= time - 3 + 1 and r["v"] < 8]
+        assert out == released, "as early as the bounds prove, and no earlier"
+
+
+def test_a_stream_that_never_spoke_holds_the_union_until_the_timeout_and_no_longer() -> None:
+    skew = SkewMatrix.of(["a", "b"], {("a", "a"): [(0, 1)], ("b", "b"): [(0, 1)]})
+    engine = _engine(
+        UNION, HeartbeatGenerator(Bounds.of(skew, timeout=50)), Rules(True, "strict"), "operator"
+    )
+    engine.advance(1)
+    engine.push("a", pa.RecordBatch.from_pylist([{"k": 0, "v": 1}], schema=SCHEMA), [7])
+    assert engine.drain() == []
+    engine.advance(50)
+    assert engine.drain() == []
+    engine.advance(51)
+    assert [b.start.tolist() for b in engine.drain()] == [[7]]
+
+
+def test_a_clock_gone_wild_is_rejected_and_poisons_no_heartbeat() -> None:
+    engine = _engine(UNION, generator(2, between=2), Rules(True, "strict", guard=100), "operator")
+    engine.advance(10)
+    rows = pa.RecordBatch.from_pylist([{"k": 0, "v": 1}, {"k": 1, "v": 1}], schema=SCHEMA)
+    engine.push("a", rows, [10, 10**15])
+    engine.push("a", rows, pa.array([None, 11], pa.int64()))
+    rejected = engine.drain_rejected()
+    assert [(r.code, len(r)) for r in rejected] == [("HR-R002", 1), ("HR-R001", 1)]
+    engine.reject("a", ["{not json"], "HR-R010", "malformed JSON")
+    assert engine.drain_rejected()[0].raw == ("{not json",)
+    assert engine.metrics().sources["a"].promised < 100
+    assert accounted(engine)
+
+
+def test_a_closed_value_lets_no_later_row_in() -> None:
+    engine = _engine(UNION, generator(5), Rules(True, "strict"), "operator")
+    engine.punctuate("a", Punctuation(patterns=(("k", Constant(7)),)))
+    rows = pa.RecordBatch.from_pylist([{"k": 7, "v": 1}, {"k": 8, "v": 1}], schema=SCHEMA)
+    assert len(engine.push("a", rows, [1, 2])) == 1
+    assert engine.drain_late()[0].rows.to_pylist() == [{"k": 7, "v": 1}]
+
+
+def test_order_is_restored_as_late_as_it_may_be() -> None:
+    disorder = Disorder(frozenset({"a", "b"}))
+    selected = Select(A, col("v") < 8)
+    assert place_orders(IStream(Window(selected, Range(5))), disorder) == IStream(
+        Window(Order(selected), Range(5))
+    )
+    assert place_orders(UNION, disorder) == Union((Order(selected), Order(B)))
+    admitted = Disorder(disorder.streams, disorder.streams)
+    placed = place_orders(SlidingAggregate(UNION, ("k",), CALLS, Sliding(4, 4)), admitted)
+    assert isinstance(placed.inputs[0], Order)
+    assert isinstance(placed.inputs[0].inputs[0].inputs[0], Merge)
+    assert place_orders(UNION, Disorder(frozenset())) == UNION
+
+
+def test_first_and_last_under_admit_are_refused() -> None:
+    plan = SlidingAggregate(A, (), (AggregateCall("f", "first", "v"),), Sliding(4, 4))
+    with pytest.raises(PlanError, match="HR-P010"):
+        place_orders(plan, Disorder(frozenset({"a"}), frozenset({"a"})))
+
+
+def test_a_snapshot_does_not_swallow_late_rows() -> None:
+    engine = _engine(UNION, generator(1), Rules(True, "strict"), "operator")
+    for clock, time in ((1, 10), (2, 3)):
+        engine.advance(clock)
+        engine.push("a", pa.RecordBatch.from_pylist([{"k": 0, "v": 1}], schema=SCHEMA), np.array([time]))
+    with pytest.raises(GraphError, match="HR-G008"):
+        engine.snapshot()
+    assert len(engine.drain_late()) == 1
+    assert engine.snapshot().version == 1
