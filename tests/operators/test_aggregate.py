@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.operators import aggregate
+from headrace.operators.accumulators import interning
 from headrace.operators.aggregate import AggregateOperator
-from headrace.plan.nodes import Aggregate
-from tests.operators.aggregating import calls, check, keys, relations, schemas
+from headrace.plan.nodes import Aggregate, AggregateCall, Source, Window
+from headrace.plan.windows import Rows
+from headrace.testing.contracts import Given, Signed, batch_of
+from headrace.testing.oracle import Element
+from headrace.time.timestamp import MAX_TIME
+from tests.operators.aggregating import calls, check, happenings, keys, relations, schemas
 
 
 @st.composite
@@ -26,3 +36,92 @@ def test_an_aggregate_is_what_the_oracle_says_at_every_instant(
     case: tuple[Aggregate, Any], seed: int
 ) -> None:
     check(AggregateOperator, *case, seed)
+
+
+@settings(max_examples=100)
+@given(cases(), st.integers(0, 10**6))
+def test_keeping_house_at_every_step_changes_no_answer(case: tuple[Aggregate, Any], seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregate, "_PATIENCE", -1000)
+        patch.setattr(interning, "_STEP", 2)
+        patch.setattr(interning, "_SPARE", -1000)
+        check(AggregateOperator, *case, seed)
+
+
+@st.composite
+def row_windows(draw: st.DrawFn) -> tuple[Aggregate, Any]:
+    """The newest rows: each withdraws the oldest, so that equal rows must be told apart by age."""
+    schema = pa.schema([("a", pa.int8()), ("b", pa.string())])
+    happened, count = draw(happenings(schema)), draw(st.integers(1, 3))
+    signed = [Signed(row, t, MAX_TIME) for t, row in happened]
+    signed += [Signed(o.row, t, MAX_TIME, -1) for o, (t, _) in zip(signed, happened[count:], strict=False)]
+    source = Source("s", schema)
+    functions = draw(st.lists(st.sampled_from(["first", "last", "count", "min"]), min_size=1, max_size=3))
+    named = tuple(AggregateCall(f"{f}_{i}", f, "b") for i, f in enumerate(functions))
+    plan = Aggregate(Window(source, Rows(count)), draw(st.sampled_from([(), ("a",)])), named)
+    rows = [(t, dict(zip(schema.names, row, strict=True))) for t, row in happened]
+    return plan, (source, batch_of(signed, schema), rows)
+
+
+@settings(max_examples=100)
+@given(row_windows(), st.integers(0, 10**6))
+def test_the_oldest_of_equal_rows_is_withdrawn_first(case: tuple[Aggregate, Any], seed: int) -> None:
+    check(AggregateOperator, *case, seed)
+
+
+def answers(elements: list[Element], *functions: str) -> dict[int, tuple[Any, ...]]:
+    """The row that comes at each instant, for one group."""
+    schema = pa.schema([("v", pa.float64())])
+    below = Given("r", schema)
+    plan = Aggregate(below, (), tuple(AggregateCall(f, f, "v") for f in functions))
+    batch = batch_of([Signed(*e) for e in elements], schema)
+    trial = check(AggregateOperator, plan, (below, batch, elements), 0)
+    found: dict[int, tuple[Any, ...]] = {}
+    for out in trial.watch.batches:
+        rows = zip(*(c.to_pylist() for c in out.data.columns), strict=True)
+        signs = out.signs().tolist()
+        found |= {t: r for t, s, r in zip(out.start.tolist(), signs, rows, strict=True) if s > 0}
+    return found
+
+
+def test_values_that_are_not_finite_leave_no_trace_when_they_leave() -> None:
+    finite = Element((0.1,), 0, 100)
+    strange = [Element((v,), i + 1, i + 2) for i, v in enumerate((math.inf, -math.inf, math.nan))]
+    found = answers([finite, *strange], "sum", "avg", "var_pop")
+    assert found[4] == (0.1, 0.1, 0.0)
+
+
+def test_a_sum_of_nothing_is_exactly_nothing_again() -> None:
+    elements = [Element((v,), i, 9) for i, v in enumerate((1e300, 0.1, 1e280, 1e-300))]
+    found = answers([*elements, Element((0.25,), 10, 20)], "sum")
+    assert found[10] == (0.25,)
+
+
+def test_a_row_replaced_by_an_equal_one_is_no_change() -> None:
+    found = answers([Element((0.1,), 0, 5), Element((0.1,), 5, 9)], "sum", "max")
+    assert found == {0: (0.1, 0.1)}
+
+
+def test_more_events_than_steps_are_in_order() -> None:
+    """Ranks in time are those of events: there may be more of them than positions."""
+    elements = [Element((float(i),), i % 2, 3 + i % 3) for i in range(30)]
+    assert list(answers(elements, "count")) == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("functions", [("sum",), ("min", "max"), ("count_distinct",), ("first",)])
+@pytest.mark.parametrize("value", [pa.int64(), pa.string()])
+def test_what_is_held_follows_what_is_live(functions: tuple[str, ...], value: pa.DataType) -> None:
+    if value == pa.string() and functions == ("sum",):
+        functions = ("count",)
+    schema = pa.schema([("k", pa.int64()), ("v", value)])
+    plan = Aggregate(Given("r", schema), ("k",), tuple(AggregateCall(f, f, "v") for f in functions))
+    operator, sizes = AggregateOperator(plan), []
+    for step in range(60):
+        ids = np.arange(step * 500, (step + 1) * 500)
+        rows = [
+            Signed((int(i), int(i) if value == pa.int64() else str(i)), int(i), int(i) + 2_000) for i in ids
+        ]
+        operator.ingest(0, batch_of(rows, schema))
+        operator.answer(int(ids[-1]))
+        sizes.append(operator.state_bytes())
+    assert max(sizes[30:]) <= 2 * max(sizes[:30])

@@ -19,6 +19,8 @@ from headrace.operators.accumulators.panes import Closing, PaneLog
 from headrace.operators.accumulators.specs import Distinct
 from headrace.schema import Schema
 
+_SPARE = 1024
+
 
 class DistinctCounts(PaneValue):
     """A pair is in a window while one of its entries is; pairs without entries are forgotten."""
@@ -77,7 +79,7 @@ class DistinctCounts(PaneValue):
     def drop(self) -> None:
         self._log.drop_panes(self._left)
         self._entered, self._left = self._entered - self._left, 0
-        if len(self._pairs) > self._roomy + max(1024, len(self._log.entries) // 16):
+        if len(self._pairs) > self._roomy + max(_SPARE, len(self._log.entries) // 16):
             self._rebuild(None)
 
     def remap(self, new: Ints, keep: Mask) -> None:
