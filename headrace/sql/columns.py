@@ -61,6 +61,7 @@ class SelectList:
 
 def read_select_list(node: exp.Select) -> SelectList:
     """The list of a SELECT, out of the output word that may be around it."""
+    _refuse_over(node.expressions)
     distinct = node.args.get("distinct")
     if distinct is not None:
         check_read(distinct)
@@ -76,6 +77,13 @@ def read_select_list(node: exp.Select) -> SelectList:
     within = len(inside) == 1 and isinstance(inside[0], exp.Distinct)
     listed = inside[0].expressions if within else inside
     return SelectList(listed, within or distinct is not None, words[0].name.upper(), words[0])
+
+
+def _refuse_over(nodes: list[exp.Expr]) -> None:
+    over = next((found for each in nodes for found in each.find_all(exp.Window)), None)
+    if over is not None:
+        hint = "aggregate over a window on the FROM item: FROM s [ROWS 10]"
+        fail(Code.NOT_CQL, "OVER is not part of CQL", over, hint)
 
 
 def _is_output(node: exp.Expr) -> bool:

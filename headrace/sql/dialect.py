@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from headrace.sql.clauses import ToStream
 from headrace.sql.codes import Code
 from headrace.sql.declaration_parser import DeclarationParser
-from headrace.sql.place import fail
+from headrace.sql.place import CLOSE, fail
 
 OUTPUTS: Final = frozenset({"ISTREAM", "DSTREAM", "RSTREAM"})
 OPENS_QUERY: Final = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM})
@@ -40,6 +40,8 @@ class CqlParser(DeclarationParser):
     def _parse_statement(self) -> exp.Expr | None:
         if not self._curr:
             return None
+        if self._match(TokenType.SEMICOLON):
+            return exp.Semicolon()
         return self._parse_create() if self._match(TokenType.CREATE) else self._parse_query()
 
     def _parse_select_query(
@@ -89,6 +91,13 @@ class CqlParser(DeclarationParser):
             fail(Code.SYNTAX, "BETWEEN needs AND", self._curr or self._prev, "x BETWEEN 1 AND 9")
         between = exp.Between(this=this, low=low, high=self._parse_bitwise())
         return self.validate_expression(between)
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """A call ends with its parenthesis."""
+        found = super()._parse_function_call(*args, **kwargs)
+        if found is not None and self._prev.token_type == TokenType.R_PAREN:
+            found.meta[CLOSE] = self._prev.end
+        return found
 
     def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
         """One expression more than commas; sqlglot would pass over what is missing."""

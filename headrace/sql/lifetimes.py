@@ -5,10 +5,21 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from headrace.plan.nodes import Join, Plan, SlidingAggregate, ToStream, Window
-from headrace.plan.windows import Now, Range, Sliding
+from headrace.plan.nodes import (
+    Distinct,
+    Join,
+    Plan,
+    Project,
+    Select,
+    SlidingAggregate,
+    ToStream,
+    Union,
+    Window,
+)
+from headrace.plan.windows import Now, Range, Sliding, Unbounded
 
 FOREVER: Final = math.inf
+GROWING: Final = (Select, Project, Join, Distinct, Union)
 
 
 def slides(plan: Plan) -> frozenset[int]:
@@ -31,6 +42,13 @@ def lasts(plan: Plan) -> float:
         return _window_lasts(plan)
     bounds = [lasts(each) for each in plan.inputs if each.is_relation]
     return min(bounds) if isinstance(plan, Join) else max(bounds, default=FOREVER)
+
+
+def keeps_all(plan: Plan) -> bool:
+    """Whether no row ever leaves the relation."""
+    if isinstance(plan, Window):
+        return isinstance(plan.spec, Unbounded)
+    return isinstance(plan, GROWING) and all(keeps_all(each) for each in plan.inputs)
 
 
 def _window_lasts(plan: Window) -> float:

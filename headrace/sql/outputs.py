@@ -9,7 +9,7 @@ from typing import Final
 from headrace.plan.nodes import DStream, IStream, RStream
 from headrace.sql.catalog import Relation
 from headrace.sql.codes import Code
-from headrace.sql.lifetimes import FOREVER, lasts, slides
+from headrace.sql.lifetimes import FOREVER, keeps_all, lasts, slides
 from headrace.sql.place import Place, fail
 
 
@@ -22,10 +22,10 @@ def _dstream(relation: Relation, place: Place) -> Relation:
     if relation.is_stream:
         hint = "give the stream a window, as in [RANGE 10 MINUTES]"
         fail(Code.MEANINGLESS_OUTPUT, "no row leaves a stream without a window", place, hint)
-    if relation.implicit:
+    if relation.implicit and keeps_all(relation.plan):
         hint = "give the streams windows, as in [RANGE 10 MINUTES]"
         fail(Code.MEANINGLESS_OUTPUT, "streams without windows keep all rows: none leaves", place, hint)
-    return replace(relation, plan=DStream(relation.plan))
+    return replace(relation, plan=DStream(relation.plan), implicit=False)
 
 
 def _rstream(relation: Relation, place: Place) -> Relation:

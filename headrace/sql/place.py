@@ -23,6 +23,9 @@ class Span:
     end: int
 
 
+CLOSE = "close"
+"""The key in a node's `meta` under which its last character lies, where that is not the last of its parts."""
+
 Place = Span | Token | exp.Expr | None
 
 
@@ -75,7 +78,7 @@ def span_of(place: Place) -> Span | None:
         return Span(place.start, place.end + 1) if place else None
     found = [n.meta for n in place.walk() if n.meta.get("start") is not None]
     if found:
-        return Span(min(m["start"] for m in found), max(m["end"] for m in found) + 1)
+        return Span(min(m["start"] for m in found), max(m.get(CLOSE, m["end"]) for m in found) + 1)
     return span_of(place.parent)
 
 

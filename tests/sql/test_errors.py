@@ -1,0 +1,205 @@
+"""What is wrong with a text: the code, the place under the carets, the hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, SqlError
+from headrace.sql import Code, query
+from tests.sql.running import STREAMS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+CASES = [
+    # text, code, what the carets are under, a part of the hint
+    ("SELECT item FROM bids WHERE", Code.SYNTAX, "WHERE", ""),
+    ("SELECT item, FROM bids", Code.SYNTAX, "FROM", ""),
+    ("SELECT FROM bids", Code.SYNTAX, "FROM", ""),
+    ("SELECT (item FROM bids", Code.SYNTAX, "FROM", ""),
+    ("SELECT 'item FROM bids", Code.SYNTAX, None, "quote"),
+    ("SELECT item FROM bids WHERE price BETWEEN 1 5", Code.SYNTAX, "5", "AND"),
+    ("SELECT item FROM bids WHERE item IN ()", Code.SYNTAX, "item IN (", "IN (1, 2, 3)"),
+    ("SELECT CASE END FROM bids", Code.SYNTAX, "END", ""),
+    ("CREATE STREAM s a INT", Code.SYNTAX, "a", ""),
+    ("CREATE VIEW v SELECT 1", Code.SYNTAX, "SELECT", ""),
+    ("SELECT item FROM bids ORDER BY item", Code.NOT_CQL, "item", "order of time"),
+    ("SELECT item FROM bids LIMIT 3", Code.NOT_CQL, "3", "[ROWS n]"),
+    ("SELECT 1", Code.NOT_CQL, "1", "FROM"),
+    (
+        "SELECT sum(price) OVER (ORDER BY item) FROM bids",
+        Code.NOT_CQL,
+        "sum(price) OVER (ORDER BY item)",
+        "[ROWS",
+    ),
+    ("SELECT item FROM bids WHERE item IN (SELECT id FROM items)", Code.NOT_CQL, "id FROM items", "join"),
+    ("SELECT item FROM bids WHERE EXISTS (SELECT 1 FROM items)", Code.NOT_CQL, "1 FROM items)", "join"),
+    ("SELECT (SELECT 1 FROM items) FROM bids", Code.NOT_CQL, "1 FROM items", "FROM"),
+    ("SELECT price + INTERVAL '1' DAY FROM bids", Code.NOT_CQL, "'1' DAY", "unix_micros"),
+    ("SELECT item FROM a.bids", Code.NOT_CQL, "a", "one name"),
+    ("SELECT item FROM bids INTERSECT SELECT id FROM items", Code.NOT_CQL, None, "join"),
+    ("SELECT item[0] FROM bids", Code.NOT_CQL, "item[0]", ""),
+    ("SELECT upper(item AS x) FROM bids", Code.NOT_CQL, "item AS x", ""),
+    ("INSERT INTO bids VALUES (1)", Code.STATEMENT, "INSERT", "SELECT"),
+    ("DROP TABLE bids", Code.STATEMENT, "DROP", "SELECT"),
+    ("CREATE STREEM s (a INT)", Code.STATEMENT, "STREEM", "'STREAM'"),
+    ("", Code.ONE_QUERY, None, "SELECT"),
+    ("CREATE VIEW v AS SELECT item FROM bids", Code.ONE_QUERY, None, "SELECT"),
+    ("SELECT item FROM bids; SELECT price FROM bids", Code.ONE_QUERY, "price FROM bids", "once"),
+    ("SELECT item FROM bidz", Code.UNKNOWN_STREAM, "bidz", "'bids'"),
+    ("SELECT b.item FROM bids", Code.UNKNOWN_STREAM, "b", "bids"),
+    ("SELECT bids.item FROM bids AS b", Code.UNKNOWN_STREAM, "bids", "called b here"),
+    ("SELECT prise\nFROM bids", Code.UNKNOWN_COLUMN, "prise", "'price'"),
+    ("SELECT b.nme FROM bids b", Code.UNKNOWN_COLUMN, "b.nme", "columns: item, price"),
+    ("SELECT item FROM bids [PARTITION BY kind ROWS 5]", Code.UNKNOWN_COLUMN, "kind", "columns"),
+    ("SELECT item FROM bids WHERE window_end > 1", Code.UNKNOWN_COLUMN, "window_end", "SLIDE"),
+    ("SELECT item FROM bids a, bids b", Code.AMBIGUOUS_COLUMN, "item", "a.item or b.item"),
+    ("SELECT uper(name) FROM items", Code.UNKNOWN_FUNCTION, "uper(name)", "'upper'"),
+    ("SELECT summ(price) FROM bids [NOW]", Code.UNKNOWN_FUNCTION, "summ(price)", "'sum'"),
+    ("SELECT item FROM bids WHERE item > 1 AND\n      item + name > 2", Code.UNKNOWN_COLUMN, "name", ""),
+    ("SELECT 1 + upper(name) * 2 FROM items", Code.TYPES, "upper(name) * 2", "CAST"),
+    ("SELECT upper(id) FROM items", Code.TYPES, "upper(id)", "CAST"),
+    ("SELECT sum(name) FROM items [NOW]", Code.TYPES, "sum(name)", "cast"),
+    ("SELECT item FROM bids UNION ALL SELECT name FROM items", Code.TYPES, None, "CAST"),
+    ("SELECT upper(name, 1, 2) FROM items", Code.ARGUMENTS, "upper(name, 1, 2)", ""),
+    ("SELECT sum(price, 1) FROM bids [NOW]", Code.ARGUMENTS, "sum(price, 1)", ""),
+    ("CREATE STREAM s (a ARRAY<INT>); SELECT a FROM s", Code.UNKNOWN_TYPE, "ARRAY", "BIGINT"),
+    ("CREATE STREAM s (a FOO); SELECT a FROM s", Code.UNKNOWN_TYPE, "FOO", "BIGINT"),
+    ("SELECT CAST(price AS DECIMAL(50, 2)) FROM bids", Code.UNKNOWN_TYPE, None, "38"),
+    ("SELECT item FROM bids WHERE price", Code.NOT_BOOLEAN, "price", "compare"),
+    ("SELECT item FROM bids WHERE item = 1 AND price + 1", Code.NOT_BOOLEAN, "price + 1", "compare"),
+    ("SELECT 1 FROM bids, items, bids", Code.SAME_ALIAS, "bids", "bids AS"),
+    (f"SELECT {'9' * 60} FROM bids", Code.LITERAL, "9" * 60, ""),
+    ("SELECT item FROM bids [RNGE 5 MINUTES]", Code.WINDOW, "RNGE", "'RANGE'"),
+    ("SELECT item FROM bids [ROWS 0]", Code.WINDOW, "0", "[ROWS 100]"),
+    ("SELECT item FROM bids [ROWS 5 SLIDE 2]", Code.WINDOW, "SLIDE", "[RANGE"),
+    ("SELECT item FROM bids [NOW] AS b [NOW]", Code.WINDOW, "[", "subquery"),
+    ("SELECT item FROM bids [PARTITION BY item]", Code.WINDOW, "]", "[PARTITION BY k ROWS 5]"),
+    ("SELECT item FROM bids [NOW", Code.WINDOW, "NOW", ""),
+    ("SELECT item FROM bids [RANGE 5 MINUTS]", Code.DURATION, "MINUTS", "'MINUTES'"),
+    ("SELECT item FROM bids [RANGE 5]", Code.DURATION, "5", "5 SECONDS"),
+    ("SELECT item FROM bids [RANGE MINUTES]", Code.DURATION, "MINUTES", "10 MINUTES"),
+    ("SELECT item FROM bids [RANGE 0 SECONDS]", Code.DURATION, "0 SECONDS", "longer"),
+    ("SELECT item FROM bids [RANGE 0.0000001 SECONDS]", Code.DURATION, "0.0000001 SECONDS", "longer"),
+    ("SELECT item FROM (SELECT * FROM bids [NOW]) [NOW] x", Code.WINDOW_ON_RELATION, "[NOW", "ISTREAM"),
+    ("SELECT item, count(*)\nFROM bids GROUP BY item", Code.NO_WINDOW, "bids", "bids [RANGE 10 MINUTES]"),
+    ("SELECT count(*) FROM (SELECT DISTINCT item FROM bids) d", Code.NO_WINDOW, None, "[UNBOUNDED]"),
+    ("SELECT max(sum(price)) FROM bids [NOW]", Code.NESTED_AGGREGATE, "sum(price)", "subquery"),
+    ("SELECT item, price FROM bids [NOW] GROUP BY item", Code.NOT_GROUPED, "price", "GROUP BY"),
+    ("SELECT * FROM bids [NOW] GROUP BY item", Code.NOT_GROUPED, "*", "GROUP BY"),
+    ("SELECT item FROM bids [NOW] GROUP BY item HAVING price > 1", Code.NOT_GROUPED, "price", "GROUP BY"),
+    ("SELECT item FROM bids [NOW] WHERE sum(price) > 1", Code.MISPLACED_AGGREGATE, "sum(price)", "HAVING"),
+    (
+        "SELECT 1 FROM bids a JOIN bids b ON max(a.item) = 1",
+        Code.MISPLACED_AGGREGATE,
+        "max(a.item)",
+        "subquery",
+    ),
+    ("SELECT count(*) n FROM bids [NOW] GROUP BY n", Code.MISPLACED_AGGREGATE, "count(*)", "subquery"),
+    ("SELECT item FROM bids [NOW] HAVING item > 1", Code.HAVING, "item > 1", "WHERE"),
+    ("SELECT sum(DISTINCT price) FROM bids [NOW]", Code.AGGREGATE, "price", "count(DISTINCT"),
+    ("SELECT max(*) FROM bids [NOW]", Code.AGGREGATE, "*", "count"),
+    (
+        "SELECT first(price) FILTER (WHERE item = 1) FROM bids [NOW]",
+        Code.AGGREGATE,
+        "first(price",
+        "subquery",
+    ),
+    ("SELECT upper(name) FILTER (WHERE id = 1) FROM items", Code.AGGREGATE, None, "FILTER"),
+    ("SELECT item FROM bids [NOW] GROUP BY 2", Code.GROUP_POSITION, "2", "1 columns"),
+    ("SELECT count(*) FROM bids [NOW] GROUP BY 'x'", Code.GROUP_POSITION, "'x'", "column"),
+    ("SELECT item FROM bids LEFT JOIN items ON item = id", Code.JOIN_KIND, "items", "inner"),
+    ("SELECT item FROM bids NATURAL JOIN items", Code.JOIN_KIND, "items", "inner"),
+    ("SELECT item FROM bids LEFT SEMI JOIN items ON item = id", Code.JOIN_KIND, "items", "inner"),
+    ("SELECT item FROM bids a JOIN bids b USING (item)", Code.JOIN_KIND, "item", "ON a.k = b.k"),
+    ("SELECT item FROM bids UNION ALL SELECT id, name FROM items", Code.COLUMN_COUNT, None, "same number"),
+    ("SELECT a FROM bids AS b(a)", Code.COLUMN_COUNT, "b(a)", ""),
+    ("DSTREAM(SELECT item FROM bids)", Code.MEANINGLESS_OUTPUT, None, "window"),
+    ("DSTREAM(SELECT item FROM bids, items)", Code.MEANINGLESS_OUTPUT, None, "window"),
+    (
+        "SELECT ISTREAM(item), price FROM bids [NOW]",
+        Code.MEANINGLESS_OUTPUT,
+        "ISTREAM(item)",
+        "ISTREAM(a, b)",
+    ),
+    ("RSTREAM(SELECT item FROM bids [UNBOUNDED])", Code.ENDLESS, None, "[NOW]"),
+    ("SELECT RSTREAM(item) FROM bids [ROWS 5]", Code.ENDLESS, "RSTREAM(item)", "ISTREAM"),
+    (
+        "SELECT 1 FROM bids [RANGE 9 HOURS SLIDE 2 HOURS], items [RANGE 9 HOURS SLIDE 3 HOURS]",
+        Code.SLIDES,
+        None,
+        "ISTREAM",
+    ),
+    ("CREATE STREAM Bids (a INT)", Code.NAME_TAKEN, "Bids", "OR REPLACE"),
+    ("CREATE STREAM s (a INT, tz TIMESTAMP) TIME ts", Code.TIME_COLUMN, "ts", "'tz'"),
+    ("CREATE STREAM s (a STRING) TIME a", Code.TIME_COLUMN, "a", "TIMESTAMP"),
+    ("CREATE STREAM s (a INT, A INT)", Code.SAME_COLUMN, "A", ""),
+    ("SELECT item FROM bids [SESSION 30 SECONDS]", Code.NO_SESSION, "SESSION", "SLIDE"),
+    ("SELECT * FROM SEQ(bids, items) RECENT PARTITION BY item WITHIN 1 HOUR", Code.NO_SEQ, "SEQ", "join"),
+    ("SELECT seq(item) FROM bids", Code.NO_SEQ, "seq(item)", ""),
+    (
+        "SELECT avg(price) [GRANULARITY COARSEST 2 HOURS] FROM bids [NOW]",
+        Code.NO_GRANULARITY,
+        "GRANULARITY",
+        "",
+    ),
+    ("SELECT item FROM bids [RANGE MIN 2 HOURS, MAX 5 HOURS]", Code.NO_RANGE_BOUNDS, "MIN", "[RANGE 1 HOUR]"),
+    ("CREATE TABLE t FROM 'file.csv'", Code.NO_TABLES, "TABLE", "[UNBOUNDED]"),
+]
+ELSEWHERE = {Code.TOO_DEEP, Code.TIME_DOMAINS, Code.STREAMS}
+
+
+@pytest.mark.parametrize(("text", "code", "marked", "hint"), CASES, ids=[text[:60] for text, *_ in CASES])
+def test_an_error_has_a_code_a_place_and_a_hint(text: str, code: Code, marked: str | None, hint: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        query(text, STREAMS)
+    error = caught.value
+    assert error.code == code, str(error)
+    assert hint in error.hint, str(error)
+    if marked is not None:
+        quoted, carets = error.excerpt.split("\n")
+        assert quoted[2:] == text.split("\n")[error.line - 1]
+        assert quoted[carets.index("^") : len(carets)] == marked, str(error)
+        assert carets.index("^") == error.column + 1
+
+
+def test_every_code_is_shown_by_an_example() -> None:
+    assert {code for _, code, *_ in CASES} | ELSEWHERE == set(Code)
+
+
+def test_every_code_has_a_line_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "cql" / "errors.md").read_text()
+    assert [code for code in Code if f"| {code} |" not in page] == []
+
+
+def test_an_error_reads_as_a_person_would_say_it() -> None:
+    with pytest.raises(HeadraceError) as caught:
+        query("SELECT item,\n       prise * 2\nFROM   bids", STREAMS)
+    assert str(caught.value) == "\n".join(
+        [
+            "[HR-Q011] no column 'prise' (at line 2, column 8)",
+            "         prise * 2",
+            "         ^^^^^",
+            "  hint: did you mean 'price'?",
+        ]
+    )
+
+
+def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
+    for text in (f"SELECT {'(' * 5000}1{')' * 5000} FROM bids", "SELECT " + "NOT " * 5000 + "TRUE FROM bids"):
+        with pytest.raises(SqlError) as caught:
+            query(text, STREAMS)
+        assert caught.value.code in (Code.TOO_DEEP, Code.SYNTAX)
+
+
+def test_long_lists_of_conditions_are_not_deep() -> None:
+    many = " OR ".join(f"item = {i}" for i in range(2000))
+    assert query(f"SELECT item FROM bids WHERE {many}", STREAMS).schema.names == ["item"]
+    both = " AND ".join(f"item <> {i}" for i in range(2000))
+    assert query(f"SELECT item FROM bids WHERE {both}", STREAMS).schema.names == ["item"]
+
+
+def test_long_unions_are_not_deep() -> None:
+    text = " UNION ALL ".join(["SELECT item FROM bids"] * 300)
+    assert query(text, STREAMS).schema.names == ["item"]
