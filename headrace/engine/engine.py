@@ -87,7 +87,8 @@ class Engine:
             self.declare(stream, promise=self.keeper.promise_of(places[stream.name]), rules=rules)
 
     def add(self, query: str, plan: Plan) -> None:
-        """Add a query; it answers for rows pushed from now on."""
+        """Add a query; it answers for rows pushed from now on, and not for those pushed before."""
+        self.run()
         self.graph.add(query, plan)
         self._rewire()
 

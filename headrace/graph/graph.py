@@ -18,8 +18,8 @@ from headrace.plan.ordering import Disorder, is_disordered, place_orders
 class Graph:
     """Sources, operator nodes and sinks; grows and shrinks while it runs.
 
-    A new query shares a node with an equal plan if that node holds no state or has not run yet; otherwise
-    it gets its own, so that it sees exactly the rows that come after it was added.
+    A new query shares a node with an equal plan if nothing that came before it is held in that node or on
+    the way to it; otherwise it gets its own, so that it sees exactly the rows that come after it was added.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -124,7 +124,8 @@ class Graph:
         while queue:
             one = queue.pop()
             if isinstance(one, Node):
-                if one.runs and one.operator.state():
+                held = any(reader.rows for reader in one.operator.inputs)
+                if held or (one.runs and one.operator.state()):
                     return False
                 queue.extend(one.predecessors)
         return True

@@ -16,14 +16,13 @@ from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore
 from headrace.kernels.gather import first_above
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.join import END, SIGN, START, WORD, heads, link, pair_off, unlink, walk
+from headrace.kernels.join import END, SIGN, START, WORD, heads, link, pair_off, walk
 from headrace.schema import Schema
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Ids = npt.NDArray[np.int64]
 Lines = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_LOAD = 5 / 8
 _SMALL = 1024
 
 
@@ -41,8 +40,9 @@ class Pairs:
 class JoinSide:
     """Rows under ascending ids with a hash chain per key.
 
-    Adding, probing and expiring cost a cache miss or two a row, however many rows are held. Rows expire from
-    the head; those that end out of order are compacted away when they are half of what is held.
+    Adding and probing cost a cache miss or two a row, however many rows are held; expiring costs nothing.
+    Rows expire from the head; those that end out of order are compacted away when they are half of what is
+    held.
     """
 
     def __init__(self, schema: Schema, keys: Sequence[str]) -> None:
@@ -51,7 +51,6 @@ class JoinSide:
         self.exact = not keys or is_exact([schema.field(k).type for k in keys])
         self._links = Buffer(np.int64, 5)
         self._table = _new_table(64)
-        self._used = 0
         self._checked = _SMALL
         self._killed: list[Ids] = []
 
@@ -79,10 +78,10 @@ class JoinSide:
         self._link_from(first)
 
     def _link_from(self, first: int) -> None:
-        """Link the rows from an id on, growing the table if it gets too full."""
-        if self._used + (self.rows.next - first) > _LOAD * len(self._table):
-            self._table, self._used, first = _new_table(2 * len(self.rows) + 64), 0, self.rows.base
-        self._used += link(self._table, self.links, first, self.rows.base)
+        """Link the rows from an id on; with more rows than half the buckets, all of them to more buckets."""
+        if 2 * len(self.rows) > len(self._table):
+            self._table, first = _new_table(4 * len(self.rows)), self.rows.base
+        link(self._table, self.links, first, self.rows.base)
 
     def probe(self, words: Words, starts: Ids, ends: Ids, signs: Ids) -> Pairs:
         """Every pair of a probe and a held row with the same word and a common instant."""
@@ -96,6 +95,7 @@ class JoinSide:
                 self.links,
                 self.rows.base,
                 cursors,
+                words,
                 starts,
                 ends,
                 signs,
@@ -121,9 +121,10 @@ class JoinSide:
             self._compact_if_half_dead(bound)
 
     def _drop(self, count: int) -> None:
-        self._used -= unlink(self._table, self.links, count, self.rows.base)
         self.rows.drop_before(self.rows.base + count)
         self._links.drop(count)
+        if 16 * len(self.rows) + 64 < len(self._table):
+            self._relink()
 
     def _compact_if_half_dead(self, bound: int) -> None:
         alive = self.links[:, END] > bound
@@ -139,7 +140,7 @@ class JoinSide:
         self._relink()
 
     def _relink(self) -> None:
-        self._table, self._used = _new_table(2 * len(self.rows) + 64), 0
+        self._table = _new_table(2 * len(self.rows) + 64)
         self._link_from(self.rows.base)
 
     def withdraw(self, negatives: Batch, words: Words, ids: Ids) -> None:
@@ -176,7 +177,7 @@ class JoinSide:
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
-            self._links, self._table, self._used = Buffer(np.int64, 5), _new_table(64), 0
+            self._links, self._table = Buffer(np.int64, 5), _new_table(64)
         else:
             self._forget_before(chunk["base"])
         self.rows.apply(chunk)
@@ -192,7 +193,5 @@ class JoinSide:
             self._drop(gone)
 
 
-def _new_table(slots: int) -> npt.NDArray[np.int64]:
-    table = np.zeros((1 << (slots - 1).bit_length(), 2), np.int64)
-    table[:, 1] = EMPTY
-    return table
+def _new_table(buckets: int) -> npt.NDArray[np.int64]:
+    return np.full(1 << (buckets - 1).bit_length(), EMPTY, np.int64)

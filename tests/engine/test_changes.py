@@ -115,6 +115,17 @@ def test_a_stateful_node_that_has_run_is_not_shared_with_a_newcomer() -> None:
     assert sum(len(b) for b in engine.drain("new")) == 1
 
 
+def test_a_newcomer_does_not_see_rows_that_wait_in_the_buffers_of_others() -> None:
+    engine = Engine()
+    row = pa.RecordBatch.from_pylist([{"k": 1, "v": 1}], schema=SCHEMA)
+    engine.add("old", UNION)
+    engine.push("a", row, [5])
+    engine.add("new", UNION)
+    engine.heartbeat("b", 5)
+    assert sum(len(b) for b in engine.drain("old")) == 1
+    assert engine.drain("new") == []
+
+
 def test_rows_in_a_fork_leave_when_the_last_reader_has_passed_them() -> None:
     engine = Engine()
     engine.add("fast", A)
