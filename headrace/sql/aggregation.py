@@ -20,7 +20,6 @@ from headrace.sql.grouping import Grouping
 from headrace.sql.joins import joined, selected
 from headrace.sql.place import fail
 from headrace.sql.reading import check_read
-from headrace.sql.resolver import BOUNDS
 from headrace.sql.scope import Scope, fresh
 from headrace.sql.typed import conjuncts
 
@@ -40,6 +39,7 @@ def aggregated(
         grouping.add_key(key)
     grouping.clause = "SELECT"
     made = [(each.name, each.resolved(grouping)) for each in columns]
+    grouping.clause = "HAVING"
     conditions = conjuncts(grouping, having)
     plan = selected(scope.items[0].input.plan, where) if window else joined(scope, where)
     grouped = _aggregate(plan, grouping, window)
@@ -77,7 +77,10 @@ def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | None) -> Plan:
         calls = (AggregateCall("count", "count"),)
     if window is None:
         return Aggregate(prepared, keys, calls)
-    return SlidingAggregate(prepared, keys, calls, window, BOUNDS if grouping.uses_bounds else None)
+    bounds = (
+        (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None
+    )
+    return SlidingAggregate(prepared, keys, calls, window, bounds)
 
 
 def _prepared(plan: Plan, grouping: Grouping) -> tuple[Plan, tuple[AggregateCall, ...]]:

@@ -37,6 +37,17 @@ class CqlParser(DeclarationParser):
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
 
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: parse
+        for token, parse in SparkParser.QUERY_MODIFIER_PARSERS.items()
+        if token != TokenType.CONNECT_BY
+    }
+    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+
+    def _parse_connect(self, skip_start_token: bool = False) -> exp.Connect | None:
+        """CONNECT BY would leave a word behind in the table of functions if it failed."""
+        return None
+
     def _parse_statement(self) -> exp.Expr | None:
         if not self._curr:
             return None

@@ -40,18 +40,17 @@ class Grouping(Resolver):
     def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expr], sliding: bool) -> None:
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
-        self.sliding = sliding
         self.keys: dict[Expression, str] = {}
         self.calls: dict[tuple[str, Argument], AggregateCall] = {}
         self.uses_bounds = False
-        self._taken = {name.lower() for name in scope.schema.names} | set(BOUNDS)
-        self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in BOUNDS if sliding]
+        self._taken = {name.lower() for name in scope.schema.names}
+        self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
+        self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in self.bounds.values()]
         self._inside_alias = False
 
     @property
     def schema(self) -> Schema:
-        known = self.scope.schema
-        return pa.schema([*known, *(each for each in self._added if each.name not in known.names)])
+        return pa.schema([*self.scope.schema, *self._added])
 
     def add_key(self, node: exp.Expr) -> None:
         """Group by `node`; the bounds of the window are the same for all rows of an answer."""
@@ -64,18 +63,19 @@ class Grouping(Resolver):
         self.keys.setdefault(found, name)
 
     def column(self, node: exp.Column) -> Expression:
-        found = self.scope.find(node)
-        if found is not None:
+        found, name = self.scope.find(node), node.name.lower()
+        bare = not node.args.get("table")
+        is_alias = bare and name in self.aliases and not self._inside_alias
+        if found is not None and not (is_alias and self._hides(found)):
             return Column(found)
-        if node.args.get("table"):
-            self.missing(node)
-        name = node.name.lower()
-        if self.sliding and name in BOUNDS:
+        if bare and name in self.bounds:
             self.uses_bounds = True
-            return Column(name)
-        if name not in self.aliases or self._inside_alias:
-            self.missing(node)
-        return self._alias(self.aliases[name])
+            return Column(self.bounds[name])
+        return self._alias(self.aliases[name]) if is_alias else self.missing(node)
+
+    def _hides(self, column: str) -> bool:
+        """In HAVING an alias comes before a column that is not grouped, as in Spark."""
+        return self.clause == "HAVING" and Column(column) not in self.keys
 
     def _alias(self, node: exp.Expr) -> Expression:
         from headrace.sql.scalars import build
@@ -137,9 +137,7 @@ class Grouping(Resolver):
         fail(Code.NOT_GROUPED, f"column {column.name!r} is not grouped", self.origin(column), hint)
 
     def _is_bound(self, found: Expression) -> bool:
-        if not isinstance(found, Column) or not self.sliding:
-            return False
-        return found.name in BOUNDS and found.name not in self.scope.schema.names
+        return isinstance(found, Column) and found.name in self.bounds.values()
 
 
 def _argument(inside: Resolver, node: exp.Anonymous) -> tuple[str, Argument]:

@@ -51,7 +51,7 @@ def read_from(env: Environment, node: exp.Select, translate: Translate) -> From:
 def _next(items: list[Item], item: Item, place: exp.Expr) -> Item:
     """One more item, of the same time and with a name of its own."""
     one_domain(items[0].input.ticks_per_second, item.input.ticks_per_second, place)
-    if any(each.name.lower() == item.name.lower() for each in items):
+    if item.name and any(each.name.lower() == item.name.lower() for each in items):
         fail(Code.SAME_ALIAS, f"two FROM items are called {item.name!r}", place, f"write {item.of} AS …")
     return item
 
@@ -99,7 +99,7 @@ def _aliased(node: exp.Expr, of: str, relation: Relation) -> tuple[str, Relation
     """The name that the item and its columns have from here on."""
     alias = node.args.get("alias")
     if alias is None:
-        return of or f"query_{node.index or 0}", relation
+        return of, relation
     check_read(alias)
     names = [each.name for each in alias.args.get("columns") or ()]
     return alias.name or of, renamed(relation, names, alias) if names else relation

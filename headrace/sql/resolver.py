@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NoReturn
 
 from sqlglot import exp
@@ -23,9 +24,10 @@ class Resolver:
     the text.
     """
 
-    def __init__(self, scope: Scope, clause: str) -> None:
+    def __init__(self, scope: Scope, clause: str, aliases: Container[str] = ()) -> None:
         self.scope = scope
         self.clause = clause
+        self._later = aliases
         self.origins: list[tuple[Expression, exp.Expr]] = []
 
     @property
@@ -48,7 +50,12 @@ class Resolver:
 
     def missing(self, node: exp.Column) -> NoReturn:
         """The error of a column that is not there."""
-        self.scope.unknown(node, hint=NO_BOUNDS if node.name.lower() in BOUNDS else "")
+        name = node.name.lower()
+        if name in self._later:
+            hint = f"SELECT gives the name {node.name} after {self.clause}; repeat what it stands for"
+        else:
+            hint = NO_BOUNDS if name in BOUNDS else ""
+        self.scope.unknown(node, hint)
 
     def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
         """The value of an aggregate, of the rows that meet `condition`."""

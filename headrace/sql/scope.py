@@ -78,6 +78,7 @@ class Scope:
         ]
 
     def _internal(self, item: Item, column: str, taken: set[str]) -> str:
+        """What has no name gets its columns told apart by numbers."""
         return fresh(column if len(self.items) == 1 else f"{item.name}.{column}", taken)
 
     @cached_property
@@ -112,11 +113,11 @@ class Scope:
             fail(Code.AMBIGUOUS_COLUMN, f"column {node.name!r} is ambiguous", node, f"write {names}")
         return hits[0].internal if hits else None
 
-    def unknown(self, node: exp.Column, also: Sequence[str] = (), hint: str = "") -> NoReturn:
+    def unknown(self, node: exp.Column, hint: str = "") -> NoReturn:
         """The error of a column that does not exist, with the nearest that does."""
         within = self.item(node.args["table"]) if node.args.get("table") else None
         items = self.columns if within is None else [self.columns[within]]
-        known = [*(found.column for item in items for found in item), *also]
+        known = [found.column for item in items for found in item]
         place = f" in {self.items[within].name}" if within is not None else ""
         hint = hint or nearest(node.name, known, f"columns: {', '.join(known)}")
         fail(Code.UNKNOWN_COLUMN, f"no column {node.name!r}{place}", node, hint)

@@ -36,7 +36,7 @@ class Body:
     def where(self) -> list[Expression]:
         """All conditions on the rows, those of ON first."""
         clause = self.node.args.get("where")
-        resolver = Resolver(self.source.scope, "WHERE")
+        resolver = Resolver(self.source.scope, "WHERE", self.listing.aliases)
         return self.source.conditions + conjuncts(resolver, clause.this if clause else None)
 
     @cached_property

@@ -170,3 +170,18 @@ def test_aggregates_of_aggregates_take_a_subquery() -> None:
 def test_distinct_after_grouping() -> None:
     text = "SELECT DISTINCT count(*) AS n FROM bids [ROWS 9] GROUP BY item"
     assert answer(text, bids=BIDS[:2]) == [(1, 1)]
+
+
+def test_in_having_an_alias_comes_before_a_column_that_is_not_grouped() -> None:
+    text = """
+        SELECT item, max(price) AS price FROM bids [ROWS 9] GROUP BY item HAVING price > 25 AND max(price) > 1
+    """
+    assert answer(text, bids=BIDS) == [(4, 7, 30.0)]
+
+
+def test_a_key_called_as_a_bound_stands_beside_the_bounds() -> None:
+    text = """
+        SELECT window_start, window_end, count(*) AS n
+        FROM (SELECT item AS window_start FROM bids) [RANGE 10 SLIDE 10] GROUP BY window_start
+    """
+    assert answer(text, bids=BIDS) == [(9, 7, 10, 2), (9, 8, 10, 2)]

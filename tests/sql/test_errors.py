@@ -54,6 +54,8 @@ CASES = [
     ("SELECT b.nme FROM bids b", Code.UNKNOWN_COLUMN, "b.nme", "columns: item, price"),
     ("SELECT item FROM bids [PARTITION BY kind ROWS 5]", Code.UNKNOWN_COLUMN, "kind", "columns"),
     ("SELECT item FROM bids WHERE window_end > 1", Code.UNKNOWN_COLUMN, "window_end", "SLIDE"),
+    ("SELECT price * 2 AS p FROM bids WHERE p > 3", Code.UNKNOWN_COLUMN, "p", "after WHERE"),
+    ("SELECT item FROM bids START WITH item = 1 CONNECT BY item", Code.SYNTAX, "START", ""),
     ("SELECT item FROM bids a, bids b", Code.AMBIGUOUS_COLUMN, "item", "a.item or b.item"),
     ("SELECT uper(name) FROM items", Code.UNKNOWN_FUNCTION, "uper(name)", "'upper'"),
     ("SELECT summ(price) FROM bids [NOW]", Code.UNKNOWN_FUNCTION, "summ(price)", "'sum'"),

@@ -200,3 +200,28 @@ def test_a_query_knows_its_text_its_name_and_its_streams() -> None:
 
 
 BIDS_SCHEMA = pa.schema([("item", pa.int64()), ("price", pa.float64())])
+
+
+def test_the_words_of_clauses_are_names_too() -> None:
+    names = [
+        "range",
+        "rows",
+        "now",
+        "time",
+        "stream",
+        "slide",
+        "view",
+        "count",
+        "istream",
+        "session",
+        "first",
+    ]
+    catalog = Catalog({"stream": pa.schema([(name, pa.int64()) for name in names])})
+    found = query(f"SELECT {', '.join(names)} FROM stream WHERE range > now", catalog)
+    assert found.schema.names == names
+    assert query("SELECT s.rows AS range FROM stream AS s [ROWS 5]", catalog).schema.names == ["range"]
+
+
+def test_queries_without_names_can_be_joined() -> None:
+    text = "SELECT item, id FROM (SELECT item FROM bids), (SELECT id FROM items), (SELECT 1 AS one FROM bids)"
+    assert plan_of(text).schema.names == ["item", "id"]

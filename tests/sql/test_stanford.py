@@ -89,7 +89,9 @@ def as_net(rows: list[tuple[Any, ...]], until: int) -> Net:
 def test_a_script_gives_streams_own_answer(test: str, shared_data: Folder) -> None:
     folder = shared_data("stanford-stream")
     catalog, files, text = script(folder, test)
-    rows = {name: read_rows(folder / file, catalog.streams[name.lower()].schema) for name, file in files.items()}
+    rows = {
+        name: read_rows(folder / file, catalog.streams[name.lower()].schema) for name, file in files.items()
+    }
     until = max(time for time, *_ in next(iter(rows.values())))
     plan: Plan = query(text, catalog).plan
     wanted = expected(folder / f"{test}.out", plan.schema, until, "+")
