@@ -69,11 +69,15 @@ class Entries:
         return [slice(first, last)] if first < last else [slice(first, self._size), slice(0, last)]
 
     def _resize(self, entries: int) -> None:
-        old = {name: self.read(name, self.base) for name in self._rings}
+        pieces = self._pieces(self.base, self.next)
+        old, self._rings = self._rings, {}
         self._size = max(_SMALL, 1 << (entries - 1).bit_length())
-        for name, values in old.items():
-            self._rings[name] = np.empty(self._size, values.dtype)
-            self.write(name, self.base, values)
+        for name, ring in old.items():
+            self._rings[name] = np.empty(self._size, ring.dtype)
+            begin = self.base
+            for piece in pieces:
+                self.write(name, begin, ring[piece])
+                begin += piece.stop - piece.start
 
     def read(self, name: str, begin: int) -> Array:
         """A copy of a column from an id on."""
