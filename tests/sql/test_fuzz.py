@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.plan.nodes import Plan
 from headrace.sql import query
 from tests.sql import test_errors
+from tests.sql.mutation import mutations, words_of
 from tests.sql.running import STREAMS
 
 WIDE = {
@@ -44,8 +43,7 @@ REAL = [
     "FROM events [RANGE 1 DAY] WHERE at > TIMESTAMP '2020-01-01'",
     *(text for text, *_ in test_errors.CASES if 0 < len(text) < 200),
 ]
-TOKEN = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)
-WORDS = sorted({token for text in REAL for token in TOKEN.findall(text) if not token.isspace()})
+WORDS = words_of(REAL)
 
 
 def plan_or_error(text: str) -> Plan | None:
@@ -57,34 +55,13 @@ def plan_or_error(text: str) -> Plan | None:
     return found.plan
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> str:
-    """A real query with words deleted, doubled, swapped or replaced."""
-    tokens = TOKEN.findall(draw(st.sampled_from(REAL)))
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(tokens) - 1))
-        other = draw(st.integers(0, len(tokens) - 1))
-        match draw(st.sampled_from(["delete", "double", "swap", "replace", "insert"])):
-            case "delete":
-                tokens[at] = " "
-            case "double":
-                tokens.insert(at, tokens[at] + " ")
-            case "swap":
-                tokens[at], tokens[other] = tokens[other], tokens[at]
-            case "replace":
-                tokens[at] = draw(st.sampled_from(WORDS))
-            case "insert":
-                tokens.insert(at, f" {draw(st.sampled_from(WORDS))} ")
-    return "".join(tokens)
-
-
-@settings(max_examples=4000)
-@given(mutated())
+@settings(max_examples=600)
+@given(mutations(REAL))
 def test_a_mutated_query_is_a_plan_or_an_error(text: str) -> None:
     plan_or_error(text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
 def test_words_in_any_order_are_a_plan_or_an_error(text: str) -> None:
     plan_or_error(text)
@@ -92,7 +69,7 @@ def test_words_in_any_order_are_a_plan_or_an_error(text: str) -> None:
     plan_or_error(f"SELECT item FROM bids {text}")
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.text(max_size=60))
 @example("SELECT '\\ud800'\x00")
 @example("{{ x }}")

@@ -1,0 +1,50 @@
+"""Random queries, made by mutating real ones, mean the same to the engine as to the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import assume, given, note, settings
+from hypothesis import strategies as st
+
+from headrace.errors import HeadraceError
+from headrace.sql import query
+from tests.sql.mutation import mutations
+from tests.sql.running import SEQUENCE, answer
+
+REAL = [
+    "SELECT item, count(*) AS n, window_end FROM bids [RANGE 8 SLIDE 2] GROUP BY item HAVING n > 1",
+    "SELECT b.item, i.name, max(b.price) p FROM bids [RANGE 9] b JOIN items [ROWS 2] i ON b.item = i.id "
+    "AND b.price > 1 WHERE i.name LIKE 'a%' GROUP BY b.item, i.name",
+    "WITH v(a, b) AS (ISTREAM(SELECT DISTINCT item, price FROM bids [PARTITION BY item ROWS 3])) "
+    "SELECT a, CASE WHEN b IS NULL THEN 0 ELSE b / 2 END AS c FROM v [NOW] WHERE a IN (1, 2) OR b = 3",
+    "RSTREAM(SELECT x.item, y.price - x.price FROM bids [NOW] x, bids y WHERE x.item = y.item)",
+    "SELECT item, sum(price) / count(*) AS a, last(price) FROM bids [ROWS 3] GROUP BY item",
+    "SELECT DISTINCT item % 2 AS k FROM bids [RANGE 4] EXCEPT ALL SELECT id FROM items [RANGE 3]",
+    "DSTREAM(SELECT a.item, b.price FROM bids [RANGE 3] a, bids [PARTITION BY item ROWS 1] b "
+    "WHERE a.item = b.item AND a.price <= b.price)",
+    "SELECT n, count(*) AS c FROM (SELECT item, count(*) AS n FROM bids [RANGE 4 SLIDE 2] GROUP BY item) "
+    "GROUP BY n",
+    "SELECT item FROM bids UNION ALL SELECT id + 1 FROM items WHERE name IS NOT NULL",
+]
+ITEM = st.sampled_from([1, 2, 3, None])
+TIMES = st.integers(0, 12)
+BIDS = st.lists(st.tuples(TIMES, ITEM, st.sampled_from([1.0, 2.5, 3.0, None])), max_size=8)
+ITEMS = st.lists(st.tuples(TIMES, ITEM, st.sampled_from(["a", "ab", "b", None])), max_size=6)
+
+
+def in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=lambda row: row[0])
+
+
+@settings(max_examples=120)
+@given(mutations(REAL, least=0, most=2), BIDS.map(in_order), ITEMS.map(in_order))
+def test_a_query_means_the_same_to_engine_and_oracle(
+    text: str, bids: list[tuple[Any, ...]], items: list[tuple[Any, ...]]
+) -> None:
+    try:
+        query(text, SEQUENCE)
+    except HeadraceError:
+        assume(False)
+    note(text)
+    answer(text, bids=bids, items=items)
