@@ -132,9 +132,12 @@ class Catalog:
     def copy(self) -> Catalog:
         """A catalog with the same names, to which more can be added without changing this one."""
         other = Catalog(ticks_per_second=self.ticks_per_second)
-        other.streams.update(self.streams)
-        other._views.update(self._views)
+        other.become(self)
         return other
+
+    def become(self, other: Catalog) -> None:
+        """Take over the names of another catalog, and forget one's own."""
+        self.streams, self._views = dict(other.streams), dict(other._views)
 
 
 def _no_stream(of: object) -> SqlError:

@@ -70,7 +70,7 @@ def declare(text: str, catalog: Catalog) -> None:
         queries = _run(text, trial)
         if queries:
             fail(Code.ONE_QUERY, "this is a query, not a declaration", queries[0], "use query(…)")
-    catalog.streams, catalog._views = trial.streams, trial._views
+    catalog.become(trial)
 
 
 def _run(text: str, catalog: Catalog) -> list[exp.Expr]:

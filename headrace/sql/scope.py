@@ -101,6 +101,10 @@ class Scope:
                 index.setdefault(found.column.lower(), []).append(found)
         return index
 
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {item.name.lower(): i for i, item in enumerate(self.items)}
+
     def find(self, node: exp.Column) -> str | None:
         """The internal name of the column that `node` means; None if there is no such column."""
         check_read(node)
@@ -124,9 +128,9 @@ class Scope:
 
     def item(self, name: exp.Expr) -> int:
         """The position of the item called `name`."""
-        found = [i for i, item in enumerate(self.items) if item.name.lower() == name.name.lower()]
-        if found:
-            return found[0]
+        found = self._positions.get(name.name.lower())
+        if found is not None:
+            return found
         hidden = next((item.name for item in self.items if item.of.lower() == name.name.lower()), None)
         known = [item.name for item in self.items]
         hint = f"{name.name} is called {hidden} here" if hidden else nearest(name.name, known)
