@@ -175,6 +175,8 @@ class AggregateOperator(Waiting):
         keep[self._ends.values(Layout.GROUP)] = True
         if 2 * int(np.count_nonzero(keep)) <= len(keep):
             self._forget_groups(keep)
+        for value in self._values.all.values():
+            value.tidy()
         contents = self._numbering.forget(self._ends.values(Layout.CONTENT))
         if contents is not None:
             self._ends.remap(Layout.CONTENT, contents)

@@ -125,3 +125,15 @@ def test_what_is_held_follows_what_is_live(functions: tuple[str, ...], value: pa
         operator.answer(int(ids[-1]))
         sizes.append(operator.state_bytes())
     assert max(sizes[30:]) <= 2 * max(sizes[:30])
+
+
+def test_space_for_values_that_have_gone_is_given_back() -> None:
+    schema = pa.schema([("v", pa.int64())])
+    operator = AggregateOperator(Aggregate(Given("r", schema), (), (AggregateCall("m", "max", "v"),)))
+    operator.ingest(0, batch_of([Signed((i,), 0, 1 + i % 9) for i in range(20_000)], schema))
+    operator.answer(0)
+    burst = operator.state_bytes()
+    for t in range(10, 20_000, 10):
+        operator.ingest(0, batch_of([Signed((t,), t, t + 5)], schema))
+        operator.answer(t)
+    assert operator.state_bytes() < burst / 4

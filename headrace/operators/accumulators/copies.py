@@ -71,6 +71,7 @@ class Numbering:
         keep: Mask = self._copies.held()
         keep[pending] = True
         if 2 * int(np.count_nonzero(keep)) > len(keep) or not len(keep):
+            self._copies.tidy()
             return None
         new = self._contents.compact(keep)
         self._copies.remap(new, keep)

@@ -30,6 +30,7 @@ CHANGE = 5
 """A change is a line (key, item, valid, delta, group), the first columns of a node."""
 _SPARE = 1024
 _SMALL = 64
+_LARGE = 4096
 
 
 class Forest:
@@ -111,6 +112,12 @@ class Forest:
         self.reserve(int(np.count_nonzero(keep)), len(used))
         change_all(*self._trees, used)
         self._forget_changes(reset=True)
+
+    def tidy(self) -> None:
+        """Give space back that is seven eighths dead."""
+        if len(self._nodes) > _LARGE and 8 * len(self) < len(self._nodes):
+            groups = len(self._roots)
+            self.remap(np.arange(groups), np.ones(groups, np.bool_))
 
     # --------------------------------------------------------------------------------------------- state
 

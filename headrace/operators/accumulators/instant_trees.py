@@ -58,6 +58,9 @@ class Ordered(InstantValue):
     def remap(self, new: Ints, keep: Mask) -> None:
         self.forest.remap(new, keep)
 
+    def tidy(self) -> None:
+        self.forest.tidy()
+
     def state(self) -> dict[str, Part]:
         return {"forest": self.forest}
 

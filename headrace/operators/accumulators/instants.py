@@ -132,6 +132,10 @@ class InstantValue(ABC):
     def remap(self, new: Ints, keep: Mask) -> None:
         """Forget groups; the others get new codes."""
 
+    def tidy(self) -> None:
+        """Give back space that is no longer used; called now and then."""
+        return
+
     @abstractmethod
     def state(self) -> dict[str, Part]:
         """The value of every group."""
