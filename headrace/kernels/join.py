@@ -1,8 +1,10 @@
 """Hash chains over rows with intervals: link new rows, walk the rows that share a key and an instant.
 
-`links` has one line per row held: (id of the previous row in the same bucket, start, end, sign, word). `table`
-has the newest row of each bucket. Chains run from new to old, so a walk ends at the first id below `base`:
-rows that expire from the head need not be unlinked.
+`links` has one line of 32 bytes per row held: (previous row of the same bucket, word, start, end), where the
+lowest bit of the first says whether the row is a withdrawal. `table` has, for each bucket, the newest row of
+either side of the join, so that one cache miss serves both to link a row and to find its partners. Chains
+run from new to old: a walk ends at the first id below `base`, and rows that expire from the head need not be
+unlinked.
 """
 
 from __future__ import annotations
@@ -13,28 +15,54 @@ import numpy.typing as npt
 
 from headrace.kernels.hashing import EMPTY, slot_of
 
-NEXT, START, END, SIGN, WORD = 0, 1, 2, 3, 4
+NEXT, WORD, START, END = 0, 1, 2, 3
+_AHEAD = 256
+_NEVER = np.int64(-(2**63) + 1)
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _ROW = nb.int64[::1]
 _LINES = nb.int64[:, ::1]
 
 
-@nb.njit(nb.void(_ROW, _LINES, nb.int64, nb.int64), cache=True)
-def link(table: npt.NDArray[np.int64], links: npt.NDArray[np.int64], first: int, base: int) -> None:
-    """Put the rows from id `first` on at the heads of their buckets' chains."""
-    mask = np.int64(table.size - 1)
-    for at in range(first - base, links.shape[0]):
+@nb.njit(nb.void(_LINES, nb.int64, _LINES, nb.int64, nb.int64, _ROW), cache=True)
+def enter(
+    table: npt.NDArray[np.int64],
+    side: int,
+    links: npt.NDArray[np.int64],
+    first: int,
+    base: int,
+    partners: npt.NDArray[np.int64],
+) -> None:
+    """Put the rows from id `first` on at the heads of their chains; note the other side's heads."""
+    mask = np.int64(table.shape[0] - 1)
+    begin = first - base
+    for at in range(begin, links.shape[0]):
         bucket = slot_of(links[at, WORD], mask)
-        links[at, NEXT] = table[bucket]
-        table[bucket] = base + at
+        partners[at - begin] = table[bucket, 1 - side]
+        links[at, NEXT] = (table[bucket, side] << 1) | (links[at, NEXT] & 1)
+        table[bucket, side] = base + at
 
 
-@nb.njit(nb.void(_ROW, _READ, _ROW), cache=True)
-def heads(table: npt.NDArray[np.int64], words: npt.NDArray[np.int64], out: npt.NDArray[np.int64]) -> None:
-    """The newest row in each word's bucket. Probes are independent: their cache misses overlap."""
-    mask = np.int64(table.size - 1)
+@nb.njit(nb.void(_LINES, nb.int64, _READ, _ROW), cache=True)
+def heads(
+    table: npt.NDArray[np.int64], side: int, words: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
+) -> None:
+    """The newest row of one side in each word's bucket."""
+    mask = np.int64(table.shape[0] - 1)
     for i in range(words.size):
-        out[i] = table[slot_of(words[i], mask)]
+        out[i] = table[slot_of(words[i], mask), side]
+
+
+@nb.njit(nb.int64(_LINES, nb.int64, _ROW, nb.int64, nb.int64), cache=True)
+def _touch(
+    links: npt.NDArray[np.int64], base: int, cursors: npt.NDArray[np.int64], begin: int, stop: int
+) -> np.int64:
+    """Read the lines that some walks begin at, so that their cache misses overlap; the sum is of no use."""
+    found = np.int64(0)
+    if links.shape[0] == 0:
+        return found
+    for i in range(begin, stop):
+        found ^= links[max(cursors[i] - base, 0), WORD]
+    return found
 
 
 _WALK = nb.types.UniTuple(nb.int64, 2)(
@@ -65,11 +93,16 @@ def walk(
     the probe to go on with and how many pairs are filled.
     """
     room = probes.size
+    touched, useless = begin, np.int64(0)
     for i in range(begin, cursors.size):
+        if i == touched:
+            touched = min(i + _AHEAD, cursors.size)
+            useless ^= _touch(links, base, cursors, i, touched)
         id = cursors[i]
         word, start, end = words[i], starts[i], ends[i]
         while id >= base:
             at = id - base
+            line = links[at, NEXT]
             if links[at, WORD] == word:
                 low, high = max(start, links[at, START]), min(end, links[at, END])
                 if low < high:
@@ -80,9 +113,11 @@ def walk(
                     ids[filled] = id
                     begins[filled] = low
                     stops[filled] = high
-                    weights[filled] = signs[i] * links[at, SIGN]
+                    weights[filled] = signs[i] * (1 - 2 * (line & 1))
                     filled += 1
-            id = links[at, NEXT]
+            id = line >> 1
+    if useless == _NEVER:
+        cursors[0] = EMPTY
     return cursors.size, filled
 
 

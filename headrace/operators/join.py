@@ -13,7 +13,7 @@ from headrace.flow.batch import Batch, Signs
 from headrace.flow.keys import Words, equal_rows
 from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
-from headrace.operators.joinside import JoinSide, Pairs
+from headrace.operators.joinside import Buckets, JoinSide, Pairs
 from headrace.plan.nodes import Join
 
 Ids = npt.NDArray[np.int64]
@@ -33,9 +33,10 @@ class JoinOperator(Waiting):
     def __init__(self, plan: Join) -> None:
         super().__init__()
         self._schema = plan.schema
+        buckets = Buckets()
         self._sides = (
-            JoinSide(plan.left.schema, plan.left_keys),
-            JoinSide(plan.right.schema, plan.right_keys),
+            JoinSide(plan.left.schema, plan.left_keys, buckets),
+            JoinSide(plan.right.schema, plan.right_keys, buckets),
         )
         self._holds = None if plan.residual is None else compile_predicate(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]
@@ -48,13 +49,13 @@ class JoinOperator(Waiting):
         new_left, new_right = (self._enter(i) for i in (0, 1))
         met: list[_Met] = []
         if new_left is not None:
-            pairs = new_left.probe(right)
-            met.append(_Met(pairs, pairs.probe + left.rows.next, pairs.id, new_left.batch.arrival))
-            left.add(new_left.batch, new_left.words)
+            pairs = new_left.enter(left, right)
+            before = left.rows.next - len(new_left.batch)
+            met.append(_Met(pairs, pairs.probe + before, pairs.id, new_left.batch.arrival))
         if new_right is not None:
-            pairs = new_right.probe(left)
-            met.append(_Met(pairs, pairs.id, pairs.probe + right.rows.next, new_right.batch.arrival))
-            right.add(new_right.batch, new_right.words)
+            pairs = new_right.enter(right, left)
+            before = right.rows.next - len(new_right.batch)
+            met.append(_Met(pairs, pairs.id, pairs.probe + before, new_right.batch.arrival))
         out = self._gather([m for m in met if len(m.left)])
         for side, new in ((left, new_left), (right, new_right)):
             if new is not None:
@@ -109,11 +110,12 @@ class _New:
         self.batch = batch
         self.words = words
 
-    def probe(self, other: JoinSide) -> Pairs:
-        """What these rows meet on the other side."""
+    def enter(self, side: JoinSide, other: JoinSide) -> Pairs:
+        """Add these rows to their side, and find what they meet on the other."""
         assert self.batch.end is not None
         signs = self.batch.signs().astype(np.int64)
-        return other.probe(self.words, self.batch.start, self.batch.end, signs)
+        cursors = side.add(self.batch, self.words)
+        return other.meet(cursors, self.words, self.batch.start, self.batch.end, signs)
 
     def cancel(self, side: JoinSide) -> None:
         """Take withdrawals, and the rows they withdraw, out of the side they were added to."""

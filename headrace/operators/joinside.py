@@ -16,7 +16,7 @@ from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore
 from headrace.kernels.gather import first_above
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.join import END, SIGN, START, WORD, heads, link, pair_off, walk
+from headrace.kernels.join import END, NEXT, START, WORD, enter, heads, pair_off, walk
 from headrace.schema import Schema
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -37,27 +37,47 @@ class Pairs:
     sign: Ids
 
 
+class Buckets:
+    """The hash table of both sides: for each bucket, the newest row of either."""
+
+    def __init__(self) -> None:
+        self.table = _new_table(64)
+        self.sides: list[JoinSide] = []
+
+    def fit(self, rows: int) -> None:
+        """Have at least two buckets a row of the larger side, and not very many more."""
+        if 2 * rows > len(self.table) or 16 * rows + 64 < len(self.table):
+            self.table = _new_table(4 * rows + 64)
+            for side in self.sides:
+                side.link_from(side.rows.base)
+
+    def bytes(self) -> int:
+        return int(self.table.nbytes)
+
+
 class JoinSide:
-    """Rows under ascending ids with a hash chain per key.
+    """Rows under ascending ids with a hash chain per bucket.
 
     Adding and probing cost a cache miss or two a row, however many rows are held; expiring costs nothing.
     Rows expire from the head; those that end out of order are compacted away when they are half of what is
     held.
     """
 
-    def __init__(self, schema: Schema, keys: Sequence[str]) -> None:
+    def __init__(self, schema: Schema, keys: Sequence[str], buckets: Buckets) -> None:
         self.rows = RowStore(schema)
         self._keys = [schema.get_field_index(k) for k in keys]
         self.exact = not keys or is_exact([schema.field(k).type for k in keys])
-        self._links = Buffer(np.int64, 5)
-        self._table = _new_table(64)
+        self._links = Buffer(np.int64, 4)
+        self._buckets = buckets
+        self._side = len(buckets.sides)
+        buckets.sides.append(self)
         self._checked = _SMALL
         self._killed: list[Ids] = []
 
     @property
     def links(self) -> Lines:
         """The chain lines of the rows held, the first that of `rows.base`."""
-        return np.asarray(self._links.view, np.int64)
+        return self._links.view
 
     def words(self, data: pa.RecordBatch) -> tuple[Words, Mask | None]:
         """The key words of some rows, and which have no null in the key (None: all)."""
@@ -68,25 +88,24 @@ class JoinSide:
         """The key columns among all columns."""
         return [columns[k] for k in self._keys]
 
-    def add(self, batch: Batch, words: Words) -> None:
-        """Hold rows and link them by key."""
+    def add(self, batch: Batch, words: Words) -> Ids:
+        """Hold rows and link them by key; returns where the other side's rows of each bucket begin."""
         assert batch.end is not None
+        self._buckets.fit(max(len(self.rows) + len(batch), *(len(s.rows) for s in self._buckets.sides)))
         first = self.rows.append(batch.data)
         lines = self._links.extend(len(batch))
         lines[:, START], lines[:, END], lines[:, WORD] = batch.start, batch.end, words
-        lines[:, SIGN] = 1 if batch.sign is None else batch.sign
-        self._link_from(first)
+        lines[:, NEXT] = 0 if batch.sign is None else batch.sign < 0
+        return self.link_from(first)
 
-    def _link_from(self, first: int) -> None:
-        """Link the rows from an id on; with more rows than half the buckets, all of them to more buckets."""
-        if 2 * len(self.rows) > len(self._table):
-            self._table, first = _new_table(4 * len(self.rows)), self.rows.base
-        link(self._table, self.links, first, self.rows.base)
+    def link_from(self, first: int) -> Ids:
+        """Link the rows from an id on; returns where the other side's rows of each bucket begin."""
+        partners = np.empty(self.rows.next - first, np.int64)
+        enter(self._buckets.table, self._side, self.links, first, self.rows.base, partners)
+        return partners
 
-    def probe(self, words: Words, starts: Ids, ends: Ids, signs: Ids) -> Pairs:
+    def meet(self, cursors: Ids, words: Words, starts: Ids, ends: Ids, signs: Ids) -> Pairs:
         """Every pair of a probe and a held row with the same word and a common instant."""
-        cursors = np.empty(len(words), np.int64)
-        heads(self._table, words, cursors)
         out = np.empty((5, max(_SMALL, len(words) + len(words) // 4)), np.int64)
         at = filled = 0
         while True:
@@ -123,8 +142,7 @@ class JoinSide:
     def _drop(self, count: int) -> None:
         self.rows.drop_before(self.rows.base + count)
         self._links.drop(count)
-        if 16 * len(self.rows) + 64 < len(self._table):
-            self._relink()
+        self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
 
     def _compact_if_half_dead(self, bound: int) -> None:
         alive = self.links[:, END] > bound
@@ -140,18 +158,18 @@ class JoinSide:
         self._relink()
 
     def _relink(self) -> None:
-        self._table = _new_table(2 * len(self.rows) + 64)
-        self._link_from(self.rows.base)
+        self._buckets.table[:, self._side] = EMPTY
+        self.link_from(self.rows.base)
 
     def withdraw(self, negatives: Batch, words: Words, ids: Ids) -> None:
         """Cancel withdrawals (held under `ids`) against the rows they withdraw."""
         assert negatives.end is not None
+        cursors = np.empty(len(words), np.int64)
+        heads(self._buckets.table, self._side, words, cursors)
         low, high = np.full(len(words), MIN_TIME, np.int64), np.full(len(words), MAX_TIME, np.int64)
-        pairs = self.probe(words, low, high, np.ones(len(words), np.int64))
-        probes, candidates = pairs.probe, pairs.id
-        held = self.links[candidates - self.rows.base]
-        fits = (held[:, SIGN] > 0) & (held[:, END] == negatives.end[probes])
-        probes, candidates = probes[fits], candidates[fits]
+        pairs = self.meet(cursors, words, low, high, np.ones(len(words), np.int64))
+        fits = (pairs.sign > 0) & (pairs.end == negatives.end[pairs.probe])
+        probes, candidates = pairs.probe[fits], pairs.id[fits]
         mine = [c.take(pa.array(probes)) for c in negatives.data.columns]
         same = equal_rows(mine, self.rows.take(candidates), len(probes))
         distinct, rows = np.unique(candidates, return_inverse=True)
@@ -165,24 +183,30 @@ class JoinSide:
         self._killed.append(ids)
 
     def bytes(self) -> int:
-        return self.rows.bytes() + self._links.bytes() + int(self._table.nbytes)
+        return self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(self.rows.changes(full))
-        chunk["links"] = self.links[int(chunk["begin"]) - self.rows.base :, START:]
-        killed = [] if chunk["reset"] else self._killed
+        lines = self.links[int(chunk["begin"]) - self.rows.base :].copy()
+        lines[:, NEXT] &= 1
+        killed: list[Ids] = [] if chunk["reset"] else self._killed
+        chunk["links"] = lines
         chunk["killed"] = np.concatenate(killed) if killed else np.empty(0, np.int64)
         self._killed = []
         return chunk
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
-            self._links, self._table = Buffer(np.int64, 5), _new_table(64)
+            self._links = Buffer(np.int64, 4)
         else:
             self._forget_before(chunk["base"])
+        begin = chunk["begin"]
         self.rows.apply(chunk)
-        self._links.extend(len(chunk["links"]))[:, START:] = chunk["links"]
-        self._link_from(chunk["begin"])
+        self._links.extend(len(chunk["links"]))[:] = chunk["links"]
+        if chunk["reset"]:
+            self._buckets.table[:, self._side] = EMPTY
+        self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
+        self.link_from(begin)
         killed = chunk["killed"]
         self.kill(killed[killed >= self.rows.base])
         self._killed = []
@@ -194,4 +218,4 @@ class JoinSide:
 
 
 def _new_table(buckets: int) -> npt.NDArray[np.int64]:
-    return np.full(1 << (buckets - 1).bit_length(), EMPTY, np.int64)
+    return np.full((1 << (buckets - 1).bit_length(), 2), EMPTY, np.int64)
