@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import pyarrow as pa
@@ -109,9 +109,22 @@ class Engine:
             raise ScheduleError("HR-S003", f"unknown level {level!r}", hint=f"known: {', '.join(LEVELS)}")
         self.level = level
         apply_labels(self.graph, LEVELS[level](self.graph))
+        set_gates(self.graph)
 
-    def push(self, stream: str, data: pa.RecordBatch, times: ArrayLike | None = None) -> Batch:
-        """Put rows into a stream; external streams bring their times. Nothing runs yet."""
+    def push(
+        self,
+        stream: str,
+        data: pa.RecordBatch,
+        times: ArrayLike | pa.Array | None = None,
+        *,
+        now: int | None = None,
+    ) -> Batch:
+        """Put rows into a stream, arriving at `now`; external streams bring their times. Nothing runs yet.
+
+        Returns the rows that went in. Push all rows of an instant before it is run: heartbeats that their
+        arrival proves hold for what comes after.
+        """
+        self.now = self.now if now is None else max(self.now, now)
         source = self._source(stream)
         batch = source.push(data, times, self.now)
         for node in source.successors:
@@ -269,8 +282,14 @@ def set_gates(graph: Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.operator, OrderOperator):
             window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
+            behind = [*sources_behind(node), *node.label]
+            gate = Gate(node.operator, window, _least_in_force(behind))
             for source in sources_behind(node):
-                source.admission.gates.append(Gate(node.operator, window))
+                source.admission.gates.append(gate)
+
+
+def _least_in_force(sources: list[SourceNode]) -> Callable[[int], int]:
+    return lambda now: min(source.in_force(now) for source in sources)
 
 
 def _path(plan: Plan) -> list[Plan]:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from headrace.time.timestamp import MIN_TIME
+
 Times = npt.NDArray[np.int64]
 
 
@@ -32,7 +34,9 @@ class Timekeeper:
     def __init__(self, generator: Heartbeats) -> None:
         self.generator = generator
         self._known: Times | None = None
-        self._at = 0
+        self._at = MIN_TIME
+        self._force: Times = np.full(len(generator.streams), MIN_TIME, np.int64)
+        self._force_at = MIN_TIME
 
     def arrive(self, stream: int, times: Times, now: int) -> None:
         """Rows with these times came in at `now` on a stream."""
@@ -45,6 +49,17 @@ class Timekeeper:
             self._known, self._at = self.generator.heartbeats(now), now
         return int(self._known[stream])
 
+    def before(self, stream: int, now: int) -> int:
+        """The heartbeat in force for what arrives on a stream at `now`, whatever was asked or run before.
+
+        Arrivals of one instant are judged alike, so which rows are late does not depend on how they are cut
+        into batches, as long as all rows of an instant are pushed before it is run.
+        """
+        if self._force_at != now:
+            self._force = self.generator.heartbeats(max(now - 1, self._at))
+            self._force_at = now
+        return int(self._force[stream])
+
     def promise_of(self, stream: int) -> GeneratedPromise:
         """The promise of one stream."""
         return GeneratedPromise(self, stream)
@@ -53,11 +68,14 @@ class Timekeeper:
         return sum(v.nbytes for v in self.generator.snapshot().values() if isinstance(v, np.ndarray))
 
     def changes(self, full: bool) -> Mapping[str, Any]:
-        return self.generator.snapshot()
+        own = {"asked": self._at, "force": self._force, "force_at": self._force_at}
+        return {f"generator.{k}": v for k, v in self.generator.snapshot().items()} | own
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
-        self.generator.restore(chunk)
-        self._known = None
+        prefix = "generator."
+        self.generator.restore({k[len(prefix) :]: v for k, v in chunk.items() if k.startswith(prefix)})
+        self._known, self._at = None, chunk["asked"]
+        self._force, self._force_at = chunk["force"], chunk["force_at"]
 
 
 class GeneratedPromise:
@@ -72,6 +90,9 @@ class GeneratedPromise:
 
     def at(self, now: int) -> int:
         return self._keeper.heartbeat(self._stream, now)
+
+    def before(self, now: int) -> int:
+        return self._keeper.before(self._stream, now)
 
     def snapshot(self) -> Mapping[str, Any]:
         return {}

@@ -16,7 +16,7 @@ from headrace.operators.expand import windows_of
 from headrace.operators.order import OrderOperator
 from headrace.plan.windows import Sliding
 from headrace.time.punctuate import Late, Punctuate, Rejected
-from headrace.time.timestamp import MAX_TIME
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -45,14 +45,20 @@ class Gate:
 
     order: OrderOperator
     window: Sliding | None
+    in_force: Callable[[int], int]
 
-    def missed(self, times: Times) -> tuple[Times, Mask]:
-        """How many answers each row is too late for, and whether one is left that it is in time for."""
+    def missed(self, times: Times, now: int) -> tuple[Times, Mask]:
+        """How many answers each row is too late for, and whether one is left that it is in time for.
+
+        An answer counts as given once the heartbeats prove it could be, given yet or not: which rows are
+        late depends on arrivals alone.
+        """
+        frontier = max(self.order.frontier, self.in_force(now))
         if self.window is None:
-            late = self.order.late(times)
+            late = times <= frontier
             return late.astype(np.int64), ~late
         first, copies = windows_of(times, self.window)
-        answered = (self.order.frontier + 1) // self.window.slide
+        answered = (frontier + 1) // self.window.slide
         missed = np.clip(answered - first + 1, 0, copies)
         return missed, missed < copies
 
@@ -67,6 +73,7 @@ class Admission:
     gates: list[Gate] = field(default_factory=list)
     late: list[Late] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    heartbeat: int = MIN_TIME
     rows_in: int = 0
     rows_late: int = 0
     rows_rejected: int = 0
@@ -99,19 +106,23 @@ class Admission:
         self.reject(Rejected(self.stream, "HR-R002", reason, batch.data.filter(pa.array(wild))))
         return batch.filter(~wild)
 
-    def enforced(self, batch: Batch) -> Batch:
-        """The rows that break no promise, or may come in all the same."""
-        broken = self.punctuate.breaking(batch.start, batch.data)
+    def enforced(self, batch: Batch, now: int, in_force: int) -> Batch:
+        """The rows that break no promise, made or in force, or may come in all the same."""
+        if self.rules.enforce != "refuse":
+            self.heartbeat = max(self.punctuate.promised, in_force)
+        else:
+            self.heartbeat = self.punctuate.promised
+        broken = (batch.start <= self.heartbeat) | self.punctuate.closed_to(batch.start, batch.data)
         if not broken.any():
             return batch
-        return _ENFORCE[self.rules.enforce](self, batch, broken)
+        return _ENFORCE[self.rules.enforce](self, batch, broken, now)
 
     def reject(self, rejected: Rejected) -> None:
         """Set rows, or raw text that never became rows, apart with a reason."""
         self.rejected.append(rejected)
         self.rows_rejected += len(rejected)
 
-    def _refuse(self, batch: Batch, broken: Mask) -> Batch:
+    def _refuse(self, batch: Batch, broken: Mask, now: int) -> Batch:
         first = int(batch.start[broken][0])
         raise InputError(
             "HR-I004",
@@ -120,16 +131,16 @@ class Admission:
             hint="declare bounds for the stream: late rows are then kept apart",
         )
 
-    def _strict(self, batch: Batch, broken: Mask) -> Batch:
+    def _strict(self, batch: Batch, broken: Mask, now: int) -> Batch:
         none = np.zeros(int(np.count_nonzero(broken)), np.int64)
         self._set_apart(batch.filter(broken), none, none.astype(np.bool_))
         return batch.filter(~broken)
 
-    def _admit(self, batch: Batch, broken: Mask) -> Batch:
+    def _admit(self, batch: Batch, broken: Mask, now: int) -> Batch:
         closed = self.punctuate.closed_to(batch.start, batch.data)
         missed, alive = np.zeros(len(batch), np.int64), np.full(len(batch), not self.gates)
         for gate in self.gates:
-            here, left = gate.missed(batch.start)
+            here, left = gate.missed(batch.start, now)
             missed, alive = missed + here, alive | left
         alive |= missed == 0
         alive &= ~closed
@@ -139,13 +150,11 @@ class Admission:
         return batch.filter(alive)
 
     def _set_apart(self, batch: Batch, missed: Times, admitted: Mask) -> None:
-        self.late.append(
-            Late(self.stream, batch.data, batch.start, self.punctuate.promised, missed, admitted)
-        )
+        self.late.append(Late(self.stream, batch.data, batch.start, self.heartbeat, missed, admitted))
         self.rows_late += int(np.count_nonzero(~admitted))
 
 
-_ENFORCE: dict[str, Callable[[Admission, Batch, Mask], Batch]] = {
+_ENFORCE: dict[str, Callable[[Admission, Batch, Mask, int], Batch]] = {
     "refuse": Admission._refuse,
     "strict": Admission._strict,
     "admit": Admission._admit,

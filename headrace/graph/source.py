@@ -96,7 +96,7 @@ class SourceNode:
         """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
         batch = self.admission.guarded(batch, now)
         times = batch.start
-        kept = self.admission.enforced(batch)
+        kept = self.admission.enforced(batch, now, self.promise.before(now))
         if len(times):
             self.promise.observe(times, now)
         kept = sort_by_start(kept)
@@ -133,6 +133,10 @@ class SourceNode:
         made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
         return made
+
+    def in_force(self, now: int) -> int:
+        """The heartbeat that rows arriving at `now` are held to."""
+        return max(self.promised, self.promise.before(now))
 
     def reached(self) -> list[Node]:
         """The nodes that an ETS of this source may have reached first."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
 from headrace.flow.batch import Batch
 from headrace.flow.sorter import Sorter
 from headrace.flow.state import Part
@@ -51,10 +48,6 @@ class OrderOperator(Loose):
         """A heartbeat on its input, or on a stream of its label."""
         wanted = self.due()
         return [Need(0, wanted)] if self.reach() < wanted < MAX_TIME else []
-
-    def late(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which times it has already answered for."""
-        return times <= self.frontier
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         """A punctuation may overtake rows that wait here, so it is not passed on."""

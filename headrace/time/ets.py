@@ -30,6 +30,10 @@ class Promise(Protocol):
         """The heartbeat at wall-clock instant `now`; never decreases."""
         ...
 
+    def before(self, now: int) -> int:
+        """The heartbeat in force for rows that arrive at `now`: it was known before them."""
+        ...
+
     def snapshot(self) -> Mapping[str, Any]:
         """What it has learnt, as scalars and arrays by name."""
         ...
@@ -41,6 +45,12 @@ class Promise(Protocol):
 
 class Stateless:
     """What promises that learn nothing have in common."""
+
+    def at(self, now: int) -> int:
+        return MIN_TIME
+
+    def before(self, now: int) -> int:
+        return self.at(now - 1)
 
     def observe(self, times: Times, now: int) -> None:
         return None
@@ -77,6 +87,9 @@ class SkewPromise:
             return MIN_TIME
         return max(self._best, plus(self._latest, now - self._seen - self.delta))
 
+    def before(self, now: int) -> int:
+        return self._best if now <= self._seen else self.at(now - 1)
+
     def snapshot(self) -> Mapping[str, Any]:
         return {"latest": self._latest, "seen": self._seen, "best": self._best}
 
@@ -97,15 +110,9 @@ class TimerPromise(Stateless):
 class DataPromise(Stateless):
     """External timestamps about which nothing is known but what the source itself says by heartbeats."""
 
-    def at(self, now: int) -> int:
-        return MIN_TIME
-
 
 class LatentPromise(Stateless):
     """Latent timestamps: no ETS is ever made or needed."""
-
-    def at(self, now: int) -> int:
-        return MIN_TIME
 
 
 @dataclass(frozen=True)
