@@ -103,9 +103,9 @@ class Duel:
         """Every tick until the doors close; the streams have not ended then."""
         while self.clock.now() < self.auction.end:
             now = self.clock.advance(STEP)
+            self._push(now)
             for runner in (self.prompt, self.silent):
                 runner.engine.advance(now)
-            self._push(now)
             yield Tick(now, self.prompt.collect(now), self.silent.collect(now))
 
     def _push(self, now: int) -> None:
@@ -115,7 +115,7 @@ class Duel:
             if stop > begin:
                 rows, times = (x.slice(begin, stop - begin) for x in (stream.rows, stream.times))
                 for runner in (self.prompt, self.silent):
-                    runner.engine.push(name, rows, times)
+                    runner.engine.push(name, rows, times, now=now)
 
     def end(self) -> Tick:
         """Say that nothing more comes; what was held back comes out."""
