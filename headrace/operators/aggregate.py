@@ -28,6 +28,7 @@ from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import Aggregate
 from headrace.plan.order import keeps_arrival_order
+from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 _PATIENCE = 256
@@ -58,6 +59,7 @@ class AggregateOperator(Waiting):
         self._sorts = self._positional and not keeps_arrival_order(plan.input)
         self._numbering = Numbering(below, self._positional and may_withdraw(plan.input))
         self._starts: list[Ints] = []
+        self._closed: list[Ints] = []
         self._local = Buffer(np.int64)
         self._measured = False
         self._work = 0
@@ -166,12 +168,29 @@ class AggregateOperator(Waiting):
         arrival = self._newest["arrival"][codes] if self._measured else None
         return Batch(data, times, np.full(len(times), MAX_TIME), None if sign.min() > 0 else sign, arrival)
 
+    # -------------------------------------------------------------------------------------- punctuations
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """A closed group that nothing will change any more is forgotten; its last row stands for ever.
+
+        The punctuation passes if that is so of every group it speaks of: else a change may still come.
+        """
+        if punctuation.until != MAX_TIME or not set(punctuation.columns) <= set(self._plan.keys):
+            return None
+        closed = self._groups.matching(punctuation)
+        changing = bool(np.isin(closed, self._ends.values(Layout.GROUP)).any())
+        self._closed.append(closed)
+        if 2 * sum(len(codes) for codes in self._closed) > len(self._groups):
+            self._forget()
+        return None if changing else punctuation
+
     # -------------------------------------------------------------------------------------------- state
 
     def _forget(self) -> None:
-        """Forget groups that have neither rows nor events, and values that nothing refers to."""
+        """Forget groups that have neither rows nor events, or are closed, and values nothing refers to."""
         self._work = 0
         keep: Mask = self._values.rows.counts(len(self._groups)) != 0
+        keep[np.concatenate([*self._closed, np.empty(0, np.int64)])] = False
         keep[self._ends.values(Layout.GROUP)] = True
         if 2 * int(np.count_nonzero(keep)) <= len(keep):
             self._forget_groups(keep)
@@ -186,6 +205,7 @@ class AggregateOperator(Waiting):
 
     def _forget_groups(self, keep: Mask) -> None:
         new = self._groups.compact(keep)
+        self._closed = [moved[moved != EMPTY] for moved in (new[codes] for codes in self._closed)]
         self._ends.remap(Layout.GROUP, new)
         for value in self._values.all.values():
             value.remap(new, keep)

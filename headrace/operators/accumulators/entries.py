@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 _SMALL = 64
+_RESERVE = 8
+"""Space is asked for eightfold; the operating system gives it page by page, when it is first used."""
 
 
 class Entries:
@@ -27,6 +29,7 @@ class Entries:
         self.base = self.next = self.settled = 0
         self._size = _SMALL
         self._rings: dict[str, Array] = {}
+        self._spaces: dict[str, Array] = {}
         self._fills: dict[str, Any] = {}
         self._kept: list[str] = []
         self._marked = -1
@@ -35,9 +38,9 @@ class Entries:
         return self.next - self.base
 
     def add_column(self, name: str, dtype: npt.DTypeLike, fill: Any = 0, kept: bool = True) -> None:
-        """Have one more column."""
+        """Have one more column; what is written before it is read needs no `fill`."""
         assert name not in self._rings, name
-        self._rings[name] = np.full(self._size, fill, dtype)
+        self._spaces[name] = self._rings[name] = np.full(self._size, fill or 0, dtype)
         self._fills[name] = fill
         if kept:
             self._kept.append(name)
@@ -49,17 +52,18 @@ class Entries:
     def extend(self, count: int) -> None:
         """Add entries at the tail, with fill values."""
         if len(self) + count > self._size:
-            self._resize(len(self) + count)
-        for name, ring in self._rings.items():
-            for piece in self._pieces(self.next, self.next + count):
-                ring[piece] = self._fills[name]
+            self._grow(len(self) + count)
+        for piece in self._pieces(self.next, self.next + count):
+            for name, fill in self._fills.items():
+                if fill is not None:
+                    self._rings[name][piece] = fill
         self.next += count
 
     def drop_before(self, id: int) -> None:
         """Forget the entries with smaller ids; space that is seven eighths dead is given back."""
         self.base = max(self.base, id)
         if self._size > _SMALL and 8 * len(self) < self._size:
-            self._resize(2 * len(self))
+            self._shrink(2 * len(self))
 
     def _pieces(self, begin: int, end: int) -> list[slice]:
         """Where the entries `begin` … `end` − 1 lie."""
@@ -68,16 +72,30 @@ class Entries:
             return []
         return [slice(first, last)] if first < last else [slice(first, self._size), slice(0, last)]
 
-    def _resize(self, entries: int) -> None:
+    def _grow(self, entries: int) -> None:
+        """Make the rings larger, in the space behind them while there is any: then only what wraps moves."""
         pieces = self._pieces(self.base, self.next)
-        old, self._rings = self._rings, {}
-        self._size = max(_SMALL, 1 << (entries - 1).bit_length())
-        for name, ring in old.items():
-            self._rings[name] = np.empty(self._size, ring.dtype)
-            begin = self.base
-            for piece in pieces:
-                self.write(name, begin, ring[piece])
-                begin += piece.stop - piece.start
+        self._size = _power(entries)
+        for name, ring in self._rings.items():
+            if self._size > len(self._spaces[name]):
+                self._spaces[name] = np.empty(_RESERVE * self._size, ring.dtype)
+            self._rings[name] = self._spaces[name][: self._size]
+            self._move(ring, pieces, self._rings[name])
+
+    def _move(self, ring: Array, pieces: list[slice], target: Array) -> None:
+        begin, stays = self.base, target.ctypes.data == ring.ctypes.data
+        for piece in pieces:
+            size, at = piece.stop - piece.start, begin & (self._size - 1)
+            if at != piece.start or not stays:
+                target[at : at + size] = ring[piece]
+            begin += size
+
+    def _shrink(self, entries: int) -> None:
+        held = {name: self.read(name, self.base) for name in self._rings}
+        self._size = _power(entries)
+        for name, values in held.items():
+            self._spaces[name] = self._rings[name] = np.empty(self._size, values.dtype)
+            self.write(name, self.base, values)
 
     def read(self, name: str, begin: int) -> Array:
         """A copy of a column from an id on."""
@@ -122,3 +140,8 @@ class Entries:
             self.write(name, begin, chunk[f"entry:{name}"])
         self.settled = self._marked = chunk["settled"]
         self.drop_before(chunk["base"])
+
+
+def _power(entries: int) -> int:
+    """The size of a ring that has room for so many."""
+    return max(_SMALL, 1 << (entries - 1).bit_length())

@@ -39,7 +39,8 @@ class RealSums(PaneValue):
         )
         for pair in (self._values, self._prefix, self._suffix):
             for name in pair:
-                self.entries.add_column(name, np.float64, 0.0, kept=pair is self._values)
+                kept = pair is self._values
+                self.entries.add_column(name, np.float64, 0.0 if kept else None, kept)
 
     def _pair(self, names: tuple[str, str]) -> Pair:
         return self.entries[names[0]], self.entries[names[1]]
@@ -68,7 +69,8 @@ class Extremes(PaneValue):
         self._column, self._codec, self._flip = spec.column, codec, np.int64(flip)
         self._value, self._prefix, self._suffix = (self.name(k) for k in ("value", "prefix", "suffix"))
         for name in (self._value, self._prefix, self._suffix):
-            self.entries.add_column(name, np.int64, _GREATEST, kept=name == self._value)
+            kept = name == self._value
+            self.entries.add_column(name, np.int64, _GREATEST if kept else None, kept)
         codec.on_relabel(self._relabel)
 
     def _relabel(self, new: Any) -> None:

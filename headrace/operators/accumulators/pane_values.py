@@ -101,7 +101,7 @@ class IntSums(PaneValue):
         self._limbs = [(self.name(f"value{i}"), self.name(f"before{i}")) for i in range(limbs)]
         for value, before in self._limbs:
             self.entries.add_column(value, np.int64)
-            self.entries.add_column(before, np.int64, kept=False)
+            self.entries.add_column(before, np.int64, None, kept=False)
 
     def scan(self, scan: Scan) -> None:
         entries = self.entries

@@ -63,9 +63,9 @@ class PaneLog:
     def __init__(self, window: Sliding) -> None:
         self.spec = window
         self.entries = Entries()
-        self.entries.add_column("code", np.int32)
-        for name in ("back", "ahead"):
-            self.entries.add_column(name, np.int32, kept=False)
+        self.entries.add_column("code", np.int32, None)
+        self.entries.add_column("back", np.int32, None, kept=False)
+        self.entries.add_column("ahead", np.int32, kept=False)
         self._slide, self._rest = window.slide, window.size % window.slide
         self.panes = 2 * (window.size // window.slide) + (1 if self._rest else 0)
         self._block = -(-window.size // window.slide)
