@@ -11,8 +11,10 @@ import pyarrow as pa
 from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore, bare_rows
 from headrace.flow.state import Chunk
-from headrace.kernels.hashing import EMPTY, find_or_add, insert_codes
+from headrace.kernels.hashing import EMPTY, find, find_or_add, insert_codes
 from headrace.schema import Schema
+from headrace.time.punctuation import Constant, Punctuation
+from headrace.time.timestamp import MIN_TIME
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -44,6 +46,34 @@ class GroupIndex:
         if self._exact and encoded.valid is not None:
             return self._with_nulls(columns, encoded.words, encoded.valid)
         return self._resolve(columns, encoded.words)
+
+    def matching(self, punctuation: Punctuation) -> Codes:
+        """The codes of the keys that a punctuation on key columns speaks of.
+
+        Constants for all key columns are looked up; other patterns cost a look at every key.
+        """
+        if len(self.keys) == 0:
+            return np.empty(0, np.int64)
+        wanted = [punctuation.columns.get(name) for name in self.keys.schema.names]
+        if all(isinstance(p, Constant) for p in wanted):
+            values = [p.value for p in wanted if isinstance(p, Constant)]
+            return self._find([pa.array([v], f.type) for v, f in zip(values, self.keys.schema, strict=True)])
+        rows = self.keys.rows(np.arange(len(self.keys)))
+        return np.flatnonzero(punctuation.matches(np.full(rows.num_rows, MIN_TIME, np.int64), rows))
+
+    def _find(self, columns: Sequence[pa.Array]) -> Codes:
+        """The code of one key, if it has one."""
+        encoded = encode_keys(columns, 1)
+        if self._exact and encoded.valid is not None:
+            return np.array([self._null_code][: self._null_code != EMPTY], np.int64)
+        words, code = encoded.words, np.empty(1, np.int64)
+        while True:
+            find(self._table, words, code)
+            if code[0] == EMPTY:
+                return code[:0]
+            if self._exact or equal_rows(columns, self.keys.take(code), 1)[0]:
+                return code
+            words = _next_word(words)
 
     def compact(self, keep: Mask) -> Codes:
         """Forget keys; returns for each old code its new one, EMPTY where forgotten."""

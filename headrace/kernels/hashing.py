@@ -116,3 +116,16 @@ def insert_codes(
         if not clashed[i]:
             table[slot, 0] = keys[i]
             table[slot, 1] = codes[i]
+
+
+@nb.njit(nb.void(nb.int64[:, ::1], _READ_I64, nb.int64[::1]), cache=True)
+def find(
+    table: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
+) -> None:
+    """The code of each key, EMPTY where it has none."""
+    mask = table.shape[0] - 1
+    for i in range(keys.size):
+        slot = slot_of(keys[i], mask)
+        while table[slot, 1] != EMPTY and table[slot, 0] != keys[i]:
+            slot = (slot + 1) & mask
+        codes[i] = table[slot, 1]

@@ -15,6 +15,8 @@ from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
 from headrace.operators.joinside import Buckets, JoinSide, Pairs
 from headrace.plan.nodes import Join
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME
 
 Ids = npt.NDArray[np.int64]
 
@@ -40,6 +42,8 @@ class JoinOperator(Waiting):
         )
         self._holds = None if plan.residual is None else compile_predicate(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]
+        self._keys = (plan.left_keys, plan.right_keys)
+        self._closed: tuple[set[tuple[Punctuation, Punctuation]], ...] = (set(), set())
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._new[input] = batch
@@ -98,6 +102,22 @@ class JoinOperator(Waiting):
             same = equal_rows(left.key_columns(columns[:width]), right.key_columns(columns[width:]), len(out))
             out = out.filter(same)
         return out if self._holds is None else out.filter(self._holds(out.data))
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """A key closed on one side frees the other side's rows of that key; closed on both, it passes on."""
+        if punctuation.until != MAX_TIME or not set(punctuation.columns) <= set(self._keys[input]):
+            return None
+        to_other = dict(zip(self._keys[input], self._keys[1 - input], strict=True))
+        mirrored = punctuation.rename(to_other)
+        assert mirrored is not None
+        self._sides[1 - input].close(mirrored)
+        both = (punctuation, mirrored) if input == 0 else (mirrored, punctuation)
+        self._closed[input].add(both)
+        if both not in self._closed[1 - input]:
+            return None
+        self._closed[1 - input].discard(both)
+        self._closed[input].discard(both)
+        return both[0]
 
     def state(self) -> dict[str, Part]:
         return {"left": self._sides[0], "right": self._sides[1]}

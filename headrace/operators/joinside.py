@@ -18,6 +18,7 @@ from headrace.kernels.gather import first_above
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.join import END, NEXT, START, WORD, enter, heads, pair_off, walk
 from headrace.schema import Schema
+from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Ids = npt.NDArray[np.int64]
@@ -73,6 +74,7 @@ class JoinSide:
         buckets.sides.append(self)
         self._checked = _SMALL
         self._killed: list[Ids] = []
+        self._dead = 0
 
     @property
     def links(self) -> Lines:
@@ -154,12 +156,13 @@ class JoinSide:
         """Keep some rows only, under new ids."""
         self._links.replace(self.links[alive].copy())
         self.rows.compact(alive)
-        self._killed = []
+        self._killed, self._dead = [], 0
         self._relink()
 
     def _relink(self) -> None:
         self._buckets.table[:, self._side] = EMPTY
         self.link_from(self.rows.base)
+        self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
 
     def withdraw(self, negatives: Batch, words: Words, ids: Ids) -> None:
         """Cancel withdrawals (held under `ids`) against the rows they withdraw."""
@@ -177,10 +180,38 @@ class JoinSide:
         pair_off(np.ascontiguousarray(probes), rows, same, partner, np.zeros(len(distinct), np.bool_))
         self.kill(np.concatenate([distinct[partner[partner != EMPTY]], ids]))
 
+    def close(self, punctuation: Punctuation) -> None:
+        """No row to come on the other side matches: forget the rows that could only meet such rows.
+
+        Constants for all key columns are looked up by key; other patterns cost a look at every row.
+        """
+        names = [self.rows.schema.names[k] for k in self._keys]
+        wanted = [punctuation.columns.get(name) for name in names]
+        if wanted and all(isinstance(p, Constant) for p in wanted):
+            self.kill(self._with_key([p.value for p in wanted if isinstance(p, Constant)]))
+            return
+        rows = self.rows.rows(np.arange(self.rows.base, self.rows.next))
+        speaks_of = punctuation.matches(np.full(rows.num_rows, MIN_TIME, np.int64), rows)
+        self.kill(np.flatnonzero(speaks_of) + self.rows.base)
+
+    def _with_key(self, values: list[Any]) -> Ids:
+        """The ids of the rows with these key values."""
+        types = [self.rows.schema.field(k).type for k in self._keys]
+        columns = [pa.array([v], t) for v, t in zip(values, types, strict=True)]
+        words, cursors = encode_keys(columns, 1).words, np.empty(1, np.int64)
+        heads(self._buckets.table, self._side, words, cursors)
+        low, high = np.full(1, MIN_TIME, np.int64), np.full(1, MAX_TIME, np.int64)
+        ids = self.meet(cursors, words, low, high, np.ones(1, np.int64)).id
+        mine = [c.take(pa.array(np.zeros(len(ids), np.int64))) for c in columns]
+        return ids[equal_rows(mine, self.key_columns(self.rows.take(ids)), len(ids))]
+
     def kill(self, ids: Ids) -> None:
-        """Let rows match nothing any more."""
+        """Let rows match nothing any more; when they are half of what is held, forget them."""
         self.links[ids - self.rows.base, END] = MIN_TIME
         self._killed.append(ids)
+        self._dead += len(ids)
+        if 2 * self._dead > len(self.rows):
+            self.keep(self.links[:, END] > MIN_TIME)
 
     def bytes(self) -> int:
         return self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
