@@ -105,9 +105,10 @@ class Forest:
         self._forget_changes(reset=True)
 
     def remap(self, new: Ints, keep: Mask) -> None:
-        """Give the groups new codes; those that are not kept have no key. Builds the trees anew."""
+        """Give the groups new codes; the keys of those that are not kept go too. Builds the trees anew."""
         used = self._used()[:, :CHANGE].copy()
         used[:, GROUP] = new[used[:, GROUP]]
+        used = used[used[:, GROUP] != EMPTY]
         self._clear()
         self.reserve(int(np.count_nonzero(keep)), len(used))
         change_all(*self._trees, used)
