@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from headrace.graph.source import SourceNode
 from headrace.operators.order import OrderOperator
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.ordering import Expand
+from headrace.plan.show import show
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
@@ -32,6 +33,15 @@ from headrace.time.punctuate import Late, Rejected
 from headrace.time.punctuation import Punctuation
 
 T = TypeVar("T")
+
+
+class Planned(Protocol):
+    """What has a plan, such as a query made of text."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, a stream's."""
+        ...
 
 
 class Engine:
@@ -66,6 +76,13 @@ class Engine:
     ) -> None:
         """Say how a stream makes its ETS and what its rows may do, before the first query mentions it."""
         source = self.graph.declare(stream)
+        if rules is not None and rules != source.rules and source.arc.readers:
+            raise GraphError(
+                "HR-G009",
+                "a query reads this stream under other rules",
+                place=stream.name,
+                hint="declare a stream before the first query that reads it",
+            )
         source.policy = policy or source.policy
         source.promise = promise or source.promise
         source.admission.rules = rules or source.rules
@@ -86,10 +103,10 @@ class Engine:
                 )
             self.declare(stream, promise=self.keeper.promise_of(places[stream.name]), rules=rules)
 
-    def add(self, query: str, plan: Plan) -> None:
+    def add(self, query: str, plan: Plan | Planned) -> None:
         """Add a query; it answers for rows pushed from now on, and not for those pushed before."""
         self.run()
-        self.graph.add(query, plan)
+        self.graph.add(query, plan if isinstance(plan, Plan) else plan.plan)
         self._rewire()
 
     def remove(self, query: str) -> None:
@@ -101,6 +118,8 @@ class Engine:
         self.arcs = wire(self.graph, self.propagation)
         apply_labels(self.graph, LEVELS[self.level](self.graph))
         set_gates(self.graph)
+        for source in self.graph.sources.values():
+            source.catch_up = self._catch_up
         self.table.forget()
 
     def set_level(self, level: str) -> None:
@@ -168,6 +187,16 @@ class Engine:
                 break
         account_waiting(self.graph.nodes, self.now)
 
+    def _catch_up(self) -> None:
+        """Answer for all that was in force before the rows of this instant, which some of them are late for.
+
+        No source is asked for more: heartbeats of this very instant hold for what comes after it.
+        """
+        for source in self.graph.sources.values():
+            source.heartbeat(source.promise.before(self.now))
+        while (node := self._ready()) is not None:
+            self._executor.run(node, ask=False)
+
     def _ready(self) -> Node | None:
         """A node something came to, else any node that could do more."""
         nodes = self.graph.nodes
@@ -223,6 +252,15 @@ class Engine:
     def show_table(self) -> str:
         """The state table as the papers print it."""
         return self.table.show(self.graph.nodes)
+
+    def explain(self, query: str) -> str:
+        """What runs under a name: the plan with where rows are ordered, and the state table of its graph."""
+        self._sink(query)
+        arcs = [f"  {a.origin.name} -> {a.target.name}, input {a.input}" for a in self.arcs]
+        parts = ["plan", show(self.graph.plan_of(query)), "", "state table", self.show_table()]
+        if self.propagation == "eqg":
+            parts += ["", "ETS arcs", *arcs]
+        return "\n".join(parts)
 
     def metrics(self) -> Metrics:
         """Counts, sizes and waiting times of every node and source."""

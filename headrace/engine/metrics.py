@@ -11,7 +11,7 @@ from headrace.graph.node import Node
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """A source: rows pushed = processed + late + rejected; ETS made, heartbeat promised, rows in its buffer."""
+    """A source: rows in = processed + late + rejected; ETS made, heartbeat promised, rows in its buffer."""
 
     rows_in: int
     rows_processed: int

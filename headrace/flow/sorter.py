@@ -38,7 +38,7 @@ class Sorter:
             self._runs[-1] = sort_by_start(concat([self._runs[-1], newer]))
 
     def _remember(self, batch: Batch) -> None:
-        """Note what the next snapshot must write; once that is more than what is held, it writes what is held."""
+        """Note what a snapshot must write; once that is more than what is held, it writes what is held."""
         if self._added is None:
             return
         self._added.append(batch)

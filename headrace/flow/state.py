@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Value: TypeAlias = int | float | str | bool | None | npt.NDArray[Any] | pa.RecordBatch
+Value: TypeAlias = int | float | str | bool | npt.NDArray[Any] | pa.RecordBatch | None
 Chunk: TypeAlias = Mapping[str, Any]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
@@ -34,6 +37,12 @@ class Rules:
     disordered: bool = False
     enforce: str = "refuse"
     guard: int = MAX_TIME
+
+    def __post_init__(self) -> None:
+        if self.enforce not in _ENFORCE:
+            near = difflib.get_close_matches(self.enforce, _ENFORCE, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_ENFORCE)}"
+            raise InputError("HR-I008", f"unknown enforcement {self.enforce!r}", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,18 @@ class Admission:
     rows_late: int = 0
     rows_rejected: int = 0
 
+    @contextmanager
+    def accounting(self, rows: int) -> Iterator[None]:
+        """Count rows in, unless they are refused: then nothing of them was set apart either."""
+        rejected = len(self.rejected)
+        try:
+            yield
+        except InputError:
+            self.rows_rejected -= sum(len(r) for r in self.rejected[rejected:])
+            del self.rejected[rejected:]
+            raise
+        self.rows_in += rows
+
     def timed(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None) -> tuple[pa.RecordBatch, Times]:
         """The rows that have a time, and the times; the others are rejected."""
         if times is None:
@@ -87,11 +108,32 @@ class Admission:
                 place=self.stream,
                 hint="pass times=, one int64 per row",
             )
+        if len(times) != data.num_rows:  # type: ignore[arg-type]
+            raise InputError(
+                "HR-I006",
+                f"{len(times)} times for {data.num_rows} rows",  # type: ignore[arg-type]
+                place=self.stream,
+                hint="pass one time per row",
+            )
         if isinstance(times, (pa.Array, pa.ChunkedArray)) and times.null_count:
             there = times.is_valid()
             self.reject(Rejected(self.stream, "HR-R001", "the row has no time", data.filter(times.is_null())))
             data, times = data.filter(there), times.drop_null()
-        return data, np.ascontiguousarray(times, np.int64)
+        return data, self._ticks(times)
+
+    def _ticks(self, times: ArrayLike | pa.Array) -> Times:
+        """Times as int64 ticks: integers, or Arrow timestamps as they count."""
+        if isinstance(times, (pa.Array, pa.ChunkedArray)) and pt.is_timestamp(times.type):
+            times = times.cast(pa.int64())
+        values = np.asarray(times)
+        if len(values) and values.dtype.kind not in "iu":
+            raise InputError(
+                "HR-I007",
+                f"times of type {values.dtype} are no ticks",
+                place=self.stream,
+                hint="pass integers, or an Arrow timestamp column",
+            )
+        return np.ascontiguousarray(values, np.int64)
 
     def guarded(self, batch: Batch, now: int) -> Batch:
         """The rows that are not too far in the future: one clock gone wild must not poison a heartbeat."""

@@ -103,10 +103,19 @@ def apply_labels(graph: Graph, labels: Labels) -> None:
     for node in graph.nodes:
         if not isinstance(node.operator, OrderOperator):
             continue
-        wanted = labels[node.id].union(*(_delayed(after, labels) for after in node.successors))
+        wanted = labels[node.id].union(*(_delayed(fed, labels) for fed in _feeds(node)))
         beyond = [graph.sources[name] for name in sorted(wanted - streams_below(node))]
         node.label = beyond
         node.operator.label = _least_promised(beyond) if beyond else no_label
+
+
+def _feeds(node: Node) -> Iterable[Node]:
+    """The operators that the rows of `node` come to wait at, past those that pass them on at once."""
+    for after in node.successors:
+        if after.operator.idle_waiting_prone:
+            yield after
+        else:
+            yield from _feeds(after)
 
 
 def _delayed(node: Node, labels: Labels) -> frozenset[str]:

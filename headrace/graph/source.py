@@ -15,6 +15,7 @@ from headrace.flow.batch import Batch, sort_by_start
 from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
 from headrace.plan.nodes import Source, TimeKind
+from headrace.schema import Schema
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
@@ -50,6 +51,7 @@ class SourceNode:
         self.ended = False
         self._next_period = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
+        self.catch_up: Callable[[], None] = nothing_to_catch_up
 
     @property
     def promised(self) -> int:
@@ -62,12 +64,12 @@ class SourceNode:
         return self.admission.rules
 
     def push(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
-        """Stamp, check and enter rows; returns those that went in."""
+        """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace."""
         self._check(data)
-        self.admission.rows_in += data.num_rows
-        batch = self._stamp(data, times, now)
-        if self.kind is TimeKind.EXTERNAL:
-            batch = self._admit(batch, now)
+        with self.admission.accounting(data.num_rows):
+            batch = self._stamp(data, times, now)
+            if self.kind is TimeKind.EXTERNAL:
+                batch = self._admit(batch, now)
         self.arc.append(batch)
         return batch
 
@@ -77,7 +79,7 @@ class SourceNode:
         if not data.schema.equals(self.schema):
             raise InputError(
                 "HR-I003",
-                f"rows have columns {data.schema.names}, the stream has {self.schema.names}",
+                f"rows have columns ({_columns(data.schema)}), the stream has ({_columns(self.schema)})",
                 place=self.name,
                 hint="names, types and order must be those declared",
             )
@@ -96,7 +98,10 @@ class SourceNode:
         """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
         batch = self.admission.guarded(batch, now)
         times = batch.start
-        kept = self.admission.enforced(batch, now, self.promise.before(now))
+        in_force = self.promise.before(now)
+        if self.rules.enforce == "admit" and bool((times <= in_force).any()):
+            self.catch_up()
+        kept = self.admission.enforced(batch, now, in_force)
         if len(times):
             self.promise.observe(times, now)
         kept = sort_by_start(kept)
@@ -128,7 +133,7 @@ class SourceNode:
         return self._make(now)
 
     def _make(self, now: int) -> bool:
-        """Promise what is known: by the promise, and by the rows themselves (all may be filtered out below)."""
+        """Promise what is known: by the promise, and by the rows themselves (none may have passed below)."""
         proven = max(self.promise.at(now), self.arc.heartbeat)
         made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
@@ -151,3 +156,11 @@ class SourceNode:
         """Nothing more comes: a heartbeat of +∞, whatever the policy."""
         self.heartbeat(MAX_TIME)
         self.ended = True
+
+
+def nothing_to_catch_up() -> None:
+    """Of a source that no engine has taken up yet."""
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

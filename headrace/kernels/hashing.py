@@ -72,7 +72,7 @@ def find_or_add(
     next_code: int,
     room: int,
 ) -> tuple[int, int]:
-    """Give each key its code, new keys the codes from `next_code` on; return how far it got and how many are new.
+    """Give each key its code, new keys those from `next_code` on; return how far it got and how many are new.
 
     `table` rows are (key, code), code EMPTY where free. Stops early when `room` new keys are in, so that
     the caller can grow the table and go on.
@@ -119,9 +119,7 @@ def insert_codes(
 
 
 @nb.njit(nb.void(nb.int64[:, ::1], _READ_I64, nb.int64[::1]), cache=True)
-def find(
-    table: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
-) -> None:
+def find(table: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> None:
     """The code of each key, EMPTY where it has none."""
     mask = table.shape[0] - 1
     for i in range(keys.size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from headrace.flow.batch import Batch, Indices
 
@@ -22,8 +23,15 @@ def content_order(columns: list[pa.Array]) -> Indices:
     for column in columns:
         if column.null_count:
             keys.append(column.is_valid())
-        keys.append(column)
+        keys.append(_sortable(column))
     names = [str(i) for i in range(len(keys))]
     table = pa.RecordBatch.from_arrays(keys, names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     return np.asarray(order.to_numpy(), np.int64)
+
+
+def _sortable(column: pa.Array) -> pa.Array:
+    """Arrow cannot sort nested values; the order of their texts is as good as any."""
+    if not pt.is_nested(column.type):
+        return column
+    return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())

@@ -41,7 +41,7 @@ class Expand(Unary):
 
 @dataclass(frozen=True)
 class Disorder:
-    """The streams whose rows may come out of order; of these, `admitted` are late only for what is answered."""
+    """The streams whose rows may come out of order; of these, `admitted` are late only for what is past."""
 
     streams: frozenset[str]
     admitted: frozenset[str] = frozenset()

@@ -17,9 +17,11 @@ class Executor:
         self.table = table
         self.steps = 0
         self._demand = demand
+        self._ask = True
 
-    def run(self, start: Node) -> None:
-        """Iterate the two steps, beginning with `start`."""
+    def run(self, start: Node, *, ask: bool = True) -> None:
+        """Iterate the two steps, beginning with `start`; sources make ETS only if they may be asked."""
+        self._ask = ask
         node: Node | None = start
         before: Node | None = None
         processed = 0
@@ -62,7 +64,12 @@ class Executor:
             return node
         if action is Action.DEMAND:
             before = node.predecessors[blocked_input(node)]
-            if isinstance(before, SourceNode) and node_waits_below(node) and self._demand(before):
+            if (
+                self._ask
+                and isinstance(before, SourceNode)
+                and node_waits_below(node)
+                and self._demand(before)
+            ):
                 return first_fresh(before)
         return None
 
@@ -96,10 +103,7 @@ class NodeView:
 
 def any_fresh(nodes: list[Node]) -> bool:
     """Whether something came to one of these since it last ran."""
-    for node in nodes:
-        if node.fresh:
-            return True
-    return False
+    return any(node.fresh for node in nodes)
 
 
 def backlog(node: Node) -> int:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
-from headrace.errors import GraphError, PlanError
+from headrace.errors import GraphError, InputError, PlanError
 from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
@@ -305,6 +305,29 @@ def test_first_and_last_under_admit_are_refused() -> None:
     plan = SlidingAggregate(A, (), (AggregateCall("f", "first", "v"),), Sliding(4, 4))
     with pytest.raises(PlanError, match="HR-P010"):
         place_orders(plan, Disorder(frozenset({"a"}), frozenset({"a"})))
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [("HR-I006", [1]), ("HR-I007", [1.5, 2.5]), ("HR-I001", None)],
+)
+def test_times_that_are_none_are_refused_and_nothing_goes_in(code: str, times: Any) -> None:
+    engine = _engine(UNION, generator(2), Rules(True, "strict"), "operator")
+    two = pa.RecordBatch.from_pylist([{"k": 0, "v": 1}, {"k": 1, "v": 1}], schema=SCHEMA)
+    with pytest.raises(InputError, match=code) as caught:
+        engine.push("a", two, times)
+    assert caught.value.hint
+    assert engine.metrics().sources["a"].rows_processed == 0
+    assert accounted(engine)
+
+
+def test_rules_are_checked_when_they_are_made_and_before_they_are_used() -> None:
+    with pytest.raises(InputError, match="did you mean strict"):
+        Rules(enforce="strikt")
+    engine = Engine()
+    engine.add("q", UNION)
+    with pytest.raises(GraphError, match="HR-G009"):
+        engine.declare(A, rules=Rules(True, "strict"))
 
 
 def test_a_snapshot_does_not_swallow_late_rows() -> None:

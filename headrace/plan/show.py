@@ -1,0 +1,64 @@
+"""A plan as text: what is done, in which order, where rows are put in order and where they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.plan import nodes, ordering, windows
+from headrace.plan.latent import Stamp
+from headrace.plan.nodes import Plan
+
+SPECS: dict[type[Any], Callable[[Any], str]] = {
+    windows.Range: lambda w: f"RANGE {w.size}",
+    windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}",
+    windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
+    windows.Now: lambda w: "NOW",
+    windows.Unbounded: lambda w: "UNBOUNDED",
+}
+
+LINES: dict[type[Plan], Callable[[Any], str]] = {
+    nodes.Source: lambda p: f"stream {p.name} ({p.time.value} time)",
+    nodes.Select: lambda p: f"select {p.predicate}",
+    nodes.Project: lambda p: "project " + ", ".join(_named(name, e) for name, e in p.columns),
+    nodes.Union: lambda p: "union, in order of time",
+    nodes.Window: lambda p: f"window [{SPECS[type(p.spec)](p.spec)}]",
+    nodes.Granularity: lambda p: f"granularity {p.grain}",
+    nodes.Join: lambda p: "join" + _on(p),
+    nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
+    nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
+    nodes.Distinct: lambda p: "distinct",
+    nodes.Except: lambda p: "except all" if p.all else "except",
+    nodes.IStream: lambda p: "istream",
+    nodes.DStream: lambda p: "dstream",
+    nodes.RStream: lambda p: f"rstream each {p.slide}",
+    Stamp: lambda p: "stamp with the instant of passing",
+    ordering.Order: lambda p: "order: rows wait here until no earlier one can come",
+    ordering.Merge: lambda p: "merge: disorder is left, punctuations bound it",
+    ordering.Expand: lambda p: f"a copy for each window [{SPECS[type(p.window)](p.window)}]",
+}
+
+
+def show(plan: Plan) -> str:
+    """The plan as an indented tree, the answer first and the streams last."""
+    return "\n".join(_lines(plan, 0))
+
+
+def _lines(plan: Plan, depth: int) -> list[str]:
+    line = "  " * depth + LINES[type(plan)](plan)
+    return [line, *(below for p in plan.inputs for below in _lines(p, depth + 1))]
+
+
+def _named(name: str, expression: object) -> str:
+    return name if str(expression) == name else f"{expression} AS {name}"
+
+
+def _on(plan: nodes.Join) -> str:
+    keys = [f"{a} = {b}" for a, b in zip(plan.left_keys, plan.right_keys, strict=True)]
+    conditions = keys + ([str(plan.residual)] if plan.residual is not None else [])
+    return " on " + " and ".join(conditions) if conditions else ", every pair"
+
+
+def _calls(plan: nodes.Aggregate) -> str:
+    calls = ", ".join(f"{c.function}({c.column or '*'}) AS {c.name}" for c in plan.calls)
+    return calls + (f" by {', '.join(plan.keys)}" if plan.keys else "")
