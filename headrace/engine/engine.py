@@ -21,6 +21,7 @@ from headrace.graph.levels import LEVELS, apply_labels
 from headrace.graph.node import Node
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
+from headrace.operators.contract import Operator
 from headrace.operators.order import OrderOperator
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.ordering import Expand
@@ -208,8 +209,8 @@ class Engine:
         made = False
         for node in self.graph.nodes:
             for need in node.operator.needs():
-                for source in [*sources_behind(node.predecessors[need.input]), *node.label]:
-                    made |= source.demand(self.now)
+                for origin in [*origins_behind(node.predecessors[need.input]), *node.label]:
+                    made |= origin.demand(self.now)
         return made
 
     def drain(self, query: str | None = None) -> list[Batch]:
@@ -338,6 +339,15 @@ def _emptied(kept: list[T]) -> list[T]:
     taken = kept[:]
     kept.clear()
     return taken
+
+
+def origins_behind(before: Node | SourceNode) -> list[SourceNode | Operator]:
+    """What can make an ETS for rows that come by way of `before`: sources, and operators that make time."""
+    if isinstance(before, SourceNode):
+        return [before]
+    if before.operator.makes_time:
+        return [before.operator]
+    return list(dict.fromkeys(o for p in before.predecessors for o in origins_behind(p)))
 
 
 def sources_behind(before: Node | SourceNode) -> list[SourceNode]:

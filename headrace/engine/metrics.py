@@ -49,16 +49,21 @@ class Metrics:
 
 
 def account_waiting(nodes: Iterable[Node], now: int) -> None:
-    """Note which operators idle-wait from `now` on, and close the waits that ended."""
+    """Note which operators idle-wait from `now` on, and close the waits that ended.
+
+    An operator that let something out and still holds rows waits anew: for something else.
+    """
     for node in nodes:
         if not node.operator.idle_waiting_prone:
             continue
         waits = any(reader.rows for reader in node.operator.inputs)
-        if waits and node.waiting_since is None:
-            node.waiting_since = now
-        elif not waits and node.waiting_since is not None:
+        moved = node.operator.rows_out != node.rows_out_seen
+        if node.waiting_since is not None and (moved or not waits):
             node.waited += now - node.waiting_since
             node.waiting_since = None
+        if waits and node.waiting_since is None:
+            node.waiting_since = now
+        node.rows_out_seen = node.operator.rows_out
 
 
 def measure(graph: Graph, now: int) -> Metrics:

@@ -137,7 +137,7 @@ class SourcePart:
 class NodePart:
     """Counts, heartbeats and registers of an operator."""
 
-    OWN = ("runs", "rows_in", "waited", "waiting_since")
+    OWN = ("runs", "rows_in", "waited", "waiting_since", "rows_out_seen")
 
     def __init__(self, node: Node) -> None:
         self._node = node

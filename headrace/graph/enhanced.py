@@ -51,13 +51,17 @@ def _arc_to(target: Node, input: int) -> EtsArc:
     readers: list[Reader] = []
     through: list[Operator] = []
     origin = target.predecessors[input]
-    while isinstance(origin, Node) and not origin.operator.idle_waiting_prone:
+    while isinstance(origin, Node) and not _begins_heartbeats(origin.operator):
         readers.extend(origin.operator.inputs)
         through.insert(0, origin.operator)
         origin = origin.predecessors[0]
     register = target.operator.registers[input]
     register.path = tuple(readers)
     return EtsArc(origin, target, input, tuple(through), register)
+
+
+def _begins_heartbeats(operator: Operator) -> bool:
+    return operator.idle_waiting_prone or operator.makes_time
 
 
 def wire(graph: Graph, propagation: str) -> list[EtsArc]:

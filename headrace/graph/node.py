@@ -27,6 +27,7 @@ class Node:
         self.label: list[SourceNode] = []
         self.waiting_since: int | None = None
         self.waited = 0
+        self.rows_out_seen = 0
 
     @property
     def name(self) -> str:

@@ -36,13 +36,15 @@ class Operator(ABC):
     """An operator wired into a graph.
 
     `arity` inputs, one output arc. `idle_waiting_prone`: may hold rows until a heartbeat releases them.
-    `order_sensitive`: its answer depends on rows coming in order of time. `promise` is how a heartbeat
-    leaves it (in-band or along ETS arcs); the graph sets it.
+    `order_sensitive`: its answer depends on rows coming in order of time. `makes_time`: it gives rows their
+    times, so heartbeats begin at it and not at its source. `promise` is how a heartbeat leaves it (in-band
+    or along ETS arcs); the graph sets it.
     """
 
     arity = 1
     idle_waiting_prone = False
     order_sensitive = False
+    makes_time = False
 
     def __init__(self) -> None:
         self.inputs: tuple[Reader, ...] = ()
@@ -75,6 +77,10 @@ class Operator(ABC):
     def needs(self) -> list[Need]:
         """What an operator that waits is waiting for; empty where it holds nothing that could be emitted."""
         return []
+
+    def demand(self, now: int) -> bool:
+        """Make an ETS, if this operator makes time and it says something new."""
+        return False
 
     def map_heartbeat(self, heartbeat: int) -> int:
         """The heartbeat of the output when that of the input is `heartbeat` and nothing is held."""

@@ -9,18 +9,29 @@ import numpy as np
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Stateless
 from headrace.plan.latent import Stamp
-from headrace.time.timestamp import MIN_TIME
+from headrace.time.timestamp import plus
 
 
 class StampOperator(Stateless):
-    """Times never decrease: a row is stamped now, or with the last stamp if the clock has not moved."""
+    """Times never decrease: a row is stamped now, after all that was stamped or promised before.
+
+    Time begins here, so an operator downstream that waits asks here for its ETS: now, as on an internal
+    stream.
+    """
+
+    makes_time = True
 
     def __init__(self, plan: Stamp, now: Callable[[], int]) -> None:
         super().__init__()
         self._now = now
-        self._last = MIN_TIME
 
     def apply(self, batch: Batch) -> Batch:
-        self._last = max(self._last, self._now())
-        stamps = np.full(len(batch), self._last, np.int64)
-        return Batch(batch.data, stamps, arrival=batch.arrival)
+        stamp = max(self._now(), plus(self.promised, 1), plus(self.output.heartbeat, 1))
+        return Batch(batch.data, np.full(len(batch), stamp, np.int64), arrival=batch.arrival)
+
+    def demand(self, now: int) -> bool:
+        if now <= self.promised:
+            return False
+        self.promised = now
+        self.promise(now)
+        return True

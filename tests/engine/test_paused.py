@@ -21,7 +21,7 @@ OWN, BETWEEN, TIMEOUT = 2, 5, 40
 
 
 def engine_of(plan: Plan) -> Engine:
-    """Each stream is out of order by less than 2 ticks; the other lags by less than 5; a pause ends after 40."""
+    """Each stream is less than 2 ticks out of order and 5 behind the other; a pause ends after 40."""
     own = {(name, name): [(0, OWN)] for name in ("a", "b")}
     skew = SkewMatrix.of(["a", "b"], own | {("a", "b"): [(0, BETWEEN)], ("b", "a"): [(0, BETWEEN)]})
     engine = Engine()
