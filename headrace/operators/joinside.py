@@ -45,12 +45,17 @@ class Buckets:
         self.table = _new_table(64)
         self.sides: list[JoinSide] = []
 
-    def fit(self, rows: int) -> None:
-        """Have at least two buckets a row of the larger side, and not very many more."""
-        if 2 * rows > len(self.table) or 16 * rows + 64 < len(self.table):
-            self.table = _new_table(4 * rows + 64)
-            for side in self.sides:
-                side.link_from(side.rows.base)
+    def fit(self, rows: int) -> bool:
+        """Have at least two buckets a row of the larger side, and not very many more.
+
+        True if all rows were linked anew; a row must never be linked twice.
+        """
+        if 2 * rows <= len(self.table) <= 16 * rows + 64:
+            return False
+        self.table = _new_table(4 * rows + 64)
+        for side in self.sides:
+            side.link_from(side.rows.base)
+        return True
 
     def bytes(self) -> int:
         return int(self.table.nbytes)
@@ -207,11 +212,14 @@ class JoinSide:
 
     def kill(self, ids: Ids) -> None:
         """Let rows match nothing any more; when they are half of what is held, forget them."""
-        self.links[ids - self.rows.base, END] = MIN_TIME
+        self._bury(ids)
         self._killed.append(ids)
-        self._dead += len(ids)
         if 2 * self._dead > len(self.rows):
             self.keep(self.links[:, END] > MIN_TIME)
+
+    def _bury(self, ids: Ids) -> None:
+        self.links[ids - self.rows.base, END] = MIN_TIME
+        self._dead += len(ids)
 
     def bytes(self) -> int:
         return self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
@@ -236,10 +244,10 @@ class JoinSide:
         self._links.extend(len(chunk["links"]))[:] = chunk["links"]
         if chunk["reset"]:
             self._buckets.table[:, self._side] = EMPTY
-        self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
-        self.link_from(begin)
+        if not self._buckets.fit(max(len(side.rows) for side in self._buckets.sides)):
+            self.link_from(begin)
         killed = chunk["killed"]
-        self.kill(killed[killed >= self.rows.base])
+        self._bury(killed[killed >= self.rows.base])
         self._killed = []
 
     def _forget_before(self, id: int) -> None:
