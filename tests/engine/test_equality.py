@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, note
+import os
+
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from headrace.testing import oracle
@@ -12,6 +14,7 @@ from headrace.testing.runs import runs
 from tests.engine.driving import execute
 
 
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
 @given(st.data())
 def test_the_engine_gives_the_oracles_answer_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(cases())
