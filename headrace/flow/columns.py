@@ -19,14 +19,16 @@ _CARRIERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.compl
 _SMALL = 4096
 
 
+_CACHE_LINE = 64
+
+
 class Buffer:
     """A NumPy array that grows at the tail and shrinks at the head."""
 
     __slots__ = ("_array", "_head", "_tail")
 
     def __init__(self, dtype: npt.DTypeLike, width: int = 0) -> None:
-        shape = (16, width) if width else (16,)
-        self._array = np.empty(shape, dtype)
+        self._array = np.empty((16, width) if width else (16,), dtype)
         self._head = 0
         self._tail = 0
 
@@ -70,7 +72,7 @@ class Buffer:
             self._shift(live)
             return
         size = max(16, 1 << (4 * (live + count) // 3).bit_length())
-        target = np.empty((size, *self._array.shape[1:]), self._array.dtype)
+        target = _empty((size, *self._array.shape[1:]), self._array.dtype)
         target[:live] = self._array[self._head : self._tail]
         self._array, self._head, self._tail = target, 0, live
 
@@ -89,6 +91,16 @@ class Buffer:
     def bytes(self) -> int:
         """Bytes held, spare room included."""
         return int(self._array.nbytes)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An unset array; lines of several values begin with a cache line, so that each is one miss and not two."""
+    if len(shape) == 1:
+        return np.empty(shape, dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(size + _CACHE_LINE, np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    return raw[begin : begin + size].view(dtype).reshape(shape)
 
 
 class Column(ABC):

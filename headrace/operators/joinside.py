@@ -52,7 +52,7 @@ class Buckets:
         """
         if 2 * rows <= len(self.table) <= 16 * rows + 64:
             return False
-        self.table = _new_table(4 * rows + 64)
+        self.table = _new_table(2 * rows + 64)
         for side in self.sides:
             side.link_from(side.rows.base)
         return True
