@@ -94,7 +94,7 @@ class Buffer:
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An unset array; lines of several values begin with a cache line, so that each is one miss and not two."""
+    """An unset array; the first line of several values begins with a cache line, so none straddles two."""
     if len(shape) == 1:
         return np.empty(shape, dtype)
     size = int(np.prod(shape)) * dtype.itemsize
