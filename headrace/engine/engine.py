@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
-from headrace.errors import GraphError, ScheduleError
+from headrace.errors import GraphError, InputError, ScheduleError
 from headrace.flow.batch import Batch
 from headrace.flow.state import Part
 from headrace.graph.admission import Rules
@@ -30,6 +31,7 @@ from headrace.scheduling.table import StateTable
 from headrace.time.ets import Policy, Promise
 from headrace.time.punctuate import Late, Rejected
 from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME
 
 T = TypeVar("T")
 
@@ -92,6 +94,12 @@ class Engine:
 
         `heartbeats` names the streams; each gets its promise from it.
         """
+        if self.keeper is not None:
+            raise GraphError(
+                "HR-G011",
+                "an engine has one input manager",
+                hint="declare the bounds of all streams together: one may vouch for another",
+            )
         self.keeper = Timekeeper(heartbeats)
         places = {name: i for i, name in enumerate(heartbeats.streams)}
         for stream, rules in streams.items():
@@ -104,8 +112,16 @@ class Engine:
 
     def add(self, query: str, plan: Plan | Planned) -> None:
         """Add a query; it answers for rows pushed from now on, and not for those pushed before."""
+        planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
+        if not isinstance(planned, Plan):
+            raise GraphError(
+                "HR-G012",
+                f"a query is a plan, not {type(plan).__name__}",
+                place=query,
+                hint="of text: headrace.query(text, streams)",
+            )
         self.run()
-        self.graph.add(query, plan if isinstance(plan, Plan) else plan.plan)
+        self.graph.add(query, planned)
         self._rewire()
 
     def remove(self, query: str) -> None:
@@ -151,6 +167,7 @@ class Engine:
 
     def heartbeat(self, stream: str, time: int) -> None:
         """The source itself promises that its rows to come are later than `time`."""
+        _check_instant(time, stream)
         self._source(stream).heartbeat(time)
 
     def punctuate(self, stream: str, punctuation: Punctuation) -> None:
@@ -169,6 +186,7 @@ class Engine:
 
     def advance(self, now: int) -> None:
         """The wall clock says `now` (never back); periodic ETS are made, and all that can run runs."""
+        _check_instant(now, "now")
         self.now = max(self.now, now)
         for source in self.graph.sources.values():
             source.tick(self.now)
@@ -236,17 +254,26 @@ class Engine:
         admission.rows_in += len(rejected)
         admission.reject(rejected)
 
-    def set_strategy(self, name: str, nodes: Iterable[Node] | None = None) -> None:
-        """Swap the state table, for all or for some nodes; takes effect with the next step."""
-        self.table.choose(named_strategy(name), nodes)
+    def set_strategy(self, name: str, nodes: Iterable[Node | str] | None = None) -> None:
+        """Swap the state table, for all or for some nodes (or their names); from the next step on."""
+        chosen = None if nodes is None else [self._node(node) for node in nodes]
+        self.table.choose(named_strategy(name), chosen)
 
-    def set_break(self, node: Node) -> None:
+    def set_break(self, node: Node | str) -> None:
         """Cut the graph at the output of a node."""
-        self.table.set_break(node)
+        self.table.set_break(self._node(node))
 
-    def unset_break(self, node: Node) -> None:
+    def unset_break(self, node: Node | str) -> None:
         """Undo `set_break`."""
-        self.table.unset_break(node)
+        self.table.unset_break(self._node(node))
+
+    def _node(self, node: Node | str) -> Node:
+        if isinstance(node, Node):
+            return node
+        names = {each.name: each for each in self.graph.nodes}
+        if node not in names:
+            raise ScheduleError("HR-S004", f"no operator {node!r}", hint=f"operators: {', '.join(names)}")
+        return names[node]
 
     def show_table(self) -> str:
         """The state table as the papers print it."""
@@ -285,9 +312,11 @@ class Engine:
     def _extra(self) -> dict[str, Part]:
         return {} if self.keeper is None else {"timekeeper": self.keeper}
 
-    def restore(self, snapshots: Iterable[Snapshot]) -> None:
+    def restore(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
         """Take over a full snapshot and its increments, in order, of an engine with the same queries."""
-        for snapshot in snapshots:
+        chain = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
+        _check_chain(chain)
+        for snapshot in chain:
             restore_graph(self.graph, self._extra(), snapshot)
             self._version = snapshot.version
             self.now = snapshot.now
@@ -310,6 +339,28 @@ class Engine:
             known = ", ".join(sinks) or "none"
             raise GraphError("HR-G003", "no such query", place=str(query), hint=f"running: {known}")
         return sinks[query]
+
+
+def _check_chain(chain: list[Snapshot]) -> None:
+    """A full snapshot, then each increment of the one before."""
+    expected: int | None = None
+    for snapshot in chain:
+        if snapshot.since != expected:
+            last = "nothing" if expected is None else f"version {expected}"
+            begins = "is full" if snapshot.since is None else f"counts from version {snapshot.since}"
+            raise GraphError(
+                "HR-G010",
+                f"snapshot {snapshot.version} {begins}, but comes after {last}",
+                hint="give one full snapshot and all later ones, in order, each once",
+            )
+        expected = snapshot.version
+
+
+def _check_instant(instant: int, place: str) -> None:
+    if isinstance(instant, bool) or not isinstance(instant, (int, np.integer)) or abs(instant) > MAX_TIME:
+        raise InputError(
+            "HR-I012", f"{instant!r} is no instant", place=place, hint="instants are int64 ticks"
+        )
 
 
 def _emptied(kept: list[T]) -> list[T]:

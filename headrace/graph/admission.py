@@ -19,7 +19,7 @@ from headrace.operators.expand import windows_of
 from headrace.operators.order import OrderOperator
 from headrace.plan.windows import Sliding
 from headrace.time.punctuate import Late, Punctuate, Rejected
-from headrace.time.timestamp import MAX_TIME, MIN_TIME
+from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -43,6 +43,10 @@ class Rules:
             near = difflib.get_close_matches(self.enforce, _ENFORCE, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_ENFORCE)}"
             raise InputError("HR-I008", f"unknown enforcement {self.enforce!r}", hint=hint)
+        if self.guard < 0:
+            raise InputError(
+                "HR-I008", f"a guard of {self.guard}", hint="ticks ahead of the clock, 0 or more"
+            )
 
 
 @dataclass(frozen=True)
@@ -108,35 +112,48 @@ class Admission:
                 place=self.stream,
                 hint="pass times=, one int64 per row",
             )
-        if len(times) != data.num_rows:  # type: ignore[arg-type]
+        ticks = self._one_per_row(times, data.num_rows)
+        if ticks.null_count:
+            self.reject(Rejected(self.stream, "HR-R001", "the row has no time", data.filter(ticks.is_null())))
+            data, ticks = data.filter(ticks.is_valid()), ticks.drop_null()
+        return data, ticks.to_numpy(zero_copy_only=False)
+
+    def _one_per_row(self, times: ArrayLike | pa.Array, rows: int) -> pa.Array:
+        """Times as an Arrow array of int64 ticks; Arrow timestamps count microseconds."""
+        try:
+            array = self._ticks(times)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                "HR-I007",
+                f"these times are no ticks: {error}",
+                place=self.stream,
+                hint="pass int64 integers, one per row, or an Arrow timestamp column (microseconds count)",
+            ) from None
+        if len(array) != rows:
             raise InputError(
                 "HR-I006",
-                f"{len(times)} times for {data.num_rows} rows",  # type: ignore[arg-type]
+                f"{len(array)} times for {rows} rows",
                 place=self.stream,
                 hint="pass one time per row",
             )
-        if isinstance(times, (pa.Array, pa.ChunkedArray)) and times.null_count:
-            there = times.is_valid()
-            self.reject(Rejected(self.stream, "HR-R001", "the row has no time", data.filter(times.is_null())))
-            data, times = data.filter(there), times.drop_null()
-        return data, self._ticks(times)
+        return array
 
-    def _ticks(self, times: ArrayLike | pa.Array) -> Times:
-        """Times as int64 ticks: integers, or Arrow timestamps as they count."""
-        if isinstance(times, (pa.Array, pa.ChunkedArray)) and pt.is_timestamp(times.type):
-            times = times.cast(pa.int64())
-        values = np.asarray(times)
-        if len(values) and values.dtype.kind not in "iu":
-            raise InputError(
-                "HR-I007",
-                f"times of type {values.dtype} are no ticks",
-                place=self.stream,
-                hint="pass integers, or an Arrow timestamp column",
-            )
-        return np.ascontiguousarray(values, np.int64)
+    @staticmethod
+    def _ticks(times: ArrayLike | pa.Array) -> pa.Array:
+        if isinstance(times, pa.ChunkedArray):
+            times = times.combine_chunks()
+        if not isinstance(times, pa.Array):
+            times = pa.array(times if isinstance(times, list) else np.asarray(times))
+        if pt.is_timestamp(times.type):
+            times = times.cast(pa.timestamp("us", times.type.tz), safe=False)
+            return times.cast(pa.int64())
+        if not (pt.is_integer(times.type) or pt.is_null(times.type)):
+            raise TypeError(f"they are of type {times.type}")
+        return times.cast(pa.int64())
 
     def guarded(self, batch: Batch, now: int) -> Batch:
         """The rows that are not too far in the future: one clock gone wild must not poison a heartbeat."""
+        batch = self._within_the_domain(batch)
         guard = self.rules.guard
         if guard == MAX_TIME or not len(batch):
             return batch
@@ -147,6 +164,14 @@ class Admission:
         reason = f"the time is up to {ahead} ticks ahead of the clock; the guard allows {guard}"
         self.reject(Rejected(self.stream, "HR-R002", reason, batch.data.filter(pa.array(wild))))
         return batch.filter(~wild)
+
+    def _within_the_domain(self, batch: Batch) -> Batch:
+        outside = (batch.start <= -FARTHEST) | (batch.start >= FARTHEST)
+        if not outside.any():
+            return batch
+        reason = "the time is outside of -2^62 ... 2^62: no window could be added to it"
+        self.reject(Rejected(self.stream, "HR-R003", reason, batch.data.filter(pa.array(outside))))
+        return batch.filter(~outside)
 
     def enforced(self, batch: Batch, now: int, in_force: int) -> Batch:
         """The rows that break no promise, made or in force, or may come in all the same."""
@@ -166,9 +191,11 @@ class Admission:
 
     def _refuse(self, batch: Batch, broken: Mask, now: int) -> Batch:
         first = int(batch.start[broken][0])
+        promised = self.punctuate.promised
+        what = f"{promised} was promised to be past" if first <= promised else "it matches a punctuation"
         raise InputError(
             "HR-I004",
-            f"a row has time {first}, but {self.punctuate.promised} was promised to be past",
+            f"a row has time {first}, but {what}",
             place=self.stream,
             hint="declare bounds for the stream: late rows are then kept apart",
         )

@@ -10,6 +10,7 @@ from headrace.graph.node import Node
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.operators.table import build
+from headrace.plan.check import check
 from headrace.plan.latent import with_stamps
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.ordering import Disorder, is_disordered, place_orders
@@ -51,6 +52,7 @@ class Graph:
             raise GraphError(
                 "HR-G002", "a query of this name is running", place=query, hint="remove it, or rename"
             )
+        check(plan)
         self._declare_all(plan)
         plan = place_orders(with_stamps(plan), self._disorder())
         arc = self._arc(plan, {})

@@ -76,6 +76,13 @@ class SourceNode:
     def _check(self, data: pa.RecordBatch) -> None:
         if self.ended:
             raise InputError("HR-I002", "the stream has ended", place=self.name, hint="push before end()")
+        if not isinstance(data, pa.RecordBatch):
+            raise InputError(
+                "HR-I009",
+                f"rows come as an Arrow RecordBatch, not as {type(data).__name__}",
+                place=self.name,
+                hint="of a table: table.combine_chunks().to_batches()",
+            )
         if not data.schema.equals(self.schema):
             raise InputError(
                 "HR-I003",
@@ -88,6 +95,13 @@ class SourceNode:
         if self.kind is TimeKind.EXTERNAL:
             data, brought = self.admission.timed(data, times)
             return Batch(data, brought, arrival=np.full(data.num_rows, now, np.int64))
+        if times is not None:
+            raise InputError(
+                "HR-I011",
+                f"rows of an {self.kind.value} stream bring no times",
+                place=self.name,
+                hint="leave times= out, or declare the stream external",
+            )
         stamp = now
         if self.kind is TimeKind.INTERNAL:
             stamp = max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1))
@@ -149,8 +163,21 @@ class SourceNode:
 
     def close(self, punctuation: Punctuation) -> None:
         """Promise that no row to come matches a punctuation on attributes; it travels in-band."""
+        self._check_patterns(punctuation)
         self.admission.punctuate.close(punctuation)
         self.arc.punctuate(punctuation)
+
+    def _check_patterns(self, punctuation: Punctuation) -> None:
+        for name, pattern in punctuation.patterns:
+            try:
+                pattern.matches(pa.array([], self.schema.field(name).type))
+            except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+                raise InputError(
+                    "HR-I010",
+                    f"no value of {name!r} can match {pattern}: {error}",
+                    place=self.name,
+                    hint=f"columns: {_columns(self.schema)}",
+                ) from None
 
     def end(self) -> None:
         """Nothing more comes: a heartbeat of +∞, whatever the policy."""

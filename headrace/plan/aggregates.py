@@ -1,8 +1,8 @@
 """The aggregate functions: what each takes and gives. How they are computed is `headrace.operators`' affair.
 
-All ignore nulls but `count(*)`, `first` and `last`; over no non-null value they give null (`count`: 0).
-`first` and `last` go by time, simultaneous rows by `headrace.plan.order`. Sample variance and deviation of
-fewer than two values are null, as in Spark.
+All ignore nulls but `count(*)`, `first` and `last`; over no non-null value they give null (`count`: 0). Sums
+of integers are exact modulo 2^64, as int64. `first` and `last` go by time, simultaneous rows by
+`headrace.plan.order`. Sample variance and deviation of fewer than two values are null, as in Spark.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ answer depends on the rows alone, never on scheduling, batching or parallelism.
 from __future__ import annotations
 
 from headrace.plan.nodes import Plan, Project, Select, Source, Window
+from headrace.plan.ordering import Order
 
 
 def keeps_arrival_order(plan: Plan) -> bool:
     """Whether simultaneous rows of `plan` are taken in the order of their source."""
-    while isinstance(plan, (Select, Project, Window)):
+    while isinstance(plan, (Select, Project, Window, Order)):
         plan = plan.input
     return isinstance(plan, Source)

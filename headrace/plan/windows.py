@@ -62,6 +62,10 @@ WindowSpec = Range | Sliding | Rows | Now | Unbounded
 
 
 def _positive(clause: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PlanError(
+            "HR-P001", f"{clause} must be a whole number, not {value!r}", hint="count ticks or rows"
+        )
     if value <= 0:
         raise PlanError(
             "HR-P001", f"{clause} must be positive, not {value}", hint="write at least one tick or row"

@@ -103,6 +103,14 @@ class TimerPromise(Stateless):
 
     offset: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.offset, int) or self.offset < 0:
+            raise TimeError(
+                "HR-T007",
+                f"an offset of {self.offset!r}",
+                hint="whole ticks, 0 or more: how far rows may lag",
+            )
+
     def at(self, now: int) -> int:
         return now - self.offset
 

@@ -10,6 +10,8 @@ from typing import Final
 
 MIN_TIME: Final = -(2**63)
 MAX_TIME: Final = 2**63 - 1
+FARTHEST: Final = 2**62
+"""Rows have times between −FARTHEST and FARTHEST, so that windows can be added to them."""
 
 
 def plus(time: int, ticks: int) -> int:

@@ -1,0 +1,183 @@
+"""What a plan must be to mean something: one check per node, each with a code and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow.types as pt
+
+from headrace.errors import PlanError
+from headrace.plan import nodes
+from headrace.plan.nodes import Plan
+from headrace.plan.windows import Now, Range, Rows, Sliding
+from headrace.schema import DataType, Schema
+from headrace.time.timestamp import MAX_TIME
+
+MOST_REPORTS = 1_000_000
+"""How often one row may be reported by an RSTREAM before that must be a mistake."""
+
+
+def check(plan: Plan) -> None:
+    """Refuse a plan that has no meaning, before anything of it runs."""
+    for below in plan.inputs:
+        check(below)
+    CHECKS.get(type(plan), _nothing)(plan)
+    names = plan.schema.names
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise PlanError("HR-P011", f"two columns are named {twice!r}", hint="rename one of them")
+
+
+def _nothing(plan: Plan) -> None:
+    return None
+
+
+def _union(plan: nodes.Union) -> None:
+    if not plan.branches:
+        raise PlanError("HR-P012", "a union of nothing", hint="give it at least one input")
+    for branch in plan.branches[1:]:
+        _same_columns("union", plan.schema, branch.schema)
+    if len({b.is_relation for b in plan.branches}) > 1:
+        raise PlanError(
+            "HR-P013", "a union of streams and relations", hint="give every input a window, or none"
+        )
+
+
+def _except(plan: nodes.Except) -> None:
+    _same_columns("except", plan.left.schema, plan.right.schema)
+    _relations("except", plan.inputs)
+
+
+def _same_columns(what: str, left: Schema, right: Schema) -> None:
+    if [f.type for f in left] != [f.type for f in right]:
+        raise PlanError(
+            "HR-P014",
+            f"the inputs of {what} have columns of types ({_types(left)}) and ({_types(right)})",
+            hint="project both to the same types, in the same order",
+        )
+
+
+def _types(schema: Schema) -> str:
+    return ", ".join(str(f.type) for f in schema)
+
+
+def _relations(what: str, inputs: Sequence[Plan]) -> None:
+    if not all(p.is_relation for p in inputs):
+        raise PlanError("HR-P015", f"{what} needs rows with a validity", hint="put a window on the stream")
+
+
+def _known(what: str, keys: Sequence[str], schema: Schema) -> None:
+    missing = next((k for k in keys if k not in schema.names), None)
+    if missing is not None:
+        raise PlanError(
+            "HR-P005", f"unknown column {missing!r}", place=what, hint=f"columns: {', '.join(schema.names)}"
+        )
+
+
+def _join(plan: nodes.Join) -> None:
+    _relations("a join", plan.inputs)
+    if len(plan.left_keys) != len(plan.right_keys):
+        raise PlanError("HR-P016", "a join with more keys on one side", hint="keys come in pairs")
+    _known("the left of a join", plan.left_keys, plan.left.schema)
+    _known("the right of a join", plan.right_keys, plan.right.schema)
+    for left, right in zip(plan.left_keys, plan.right_keys, strict=True):
+        a, b = plan.left.schema.field(left).type, plan.right.schema.field(right).type
+        if a != b and not (_whole(a) and _whole(b)) and not (pt.is_floating(a) and pt.is_floating(b)):
+            raise PlanError(
+                "HR-P017", f"join keys {left} ({a}) and {right} ({b}) never match", hint="cast one of them"
+            )
+
+
+def _whole(of: DataType) -> bool:
+    return bool(pt.is_integer(of))
+
+
+def _window(plan: nodes.Window) -> None:
+    if plan.input.is_relation:
+        raise PlanError(
+            "HR-P018", "a window on a window", hint="turn the relation into a stream first (ISTREAM)"
+        )
+    if isinstance(plan.spec, Rows):
+        _known("PARTITION BY", plan.spec.keys, plan.input.schema)
+
+
+def _aggregate(plan: nodes.Aggregate) -> None:
+    _known("GROUP BY", plan.keys, plan.input.schema)
+    if isinstance(plan, nodes.SlidingAggregate):
+        if plan.input.is_relation:
+            raise PlanError("HR-P018", "a window on a window", hint="aggregate the stream itself")
+    else:
+        _relations("an aggregate", plan.inputs)
+
+
+def _granularity(plan: nodes.Granularity) -> None:
+    _relations("granularity", plan.inputs)
+    _positive("GRANULARITY", plan.grain)
+    if not _ends_known(plan.input):
+        raise PlanError(
+            "HR-P019", "granularity over rows whose end is not known when they come", hint="use a time window"
+        )
+
+
+def _ends_known(plan: Plan) -> bool:
+    if isinstance(plan, nodes.Window):
+        return not isinstance(plan.spec, Rows)
+    made = isinstance(plan, (nodes.Distinct, nodes.Except))
+    changing = isinstance(plan, nodes.Aggregate) and not isinstance(plan, nodes.SlidingAggregate)
+    return not made and not changing and all(_ends_known(p) for p in plan.inputs)
+
+
+def _to_stream(plan: nodes.ToStream) -> None:
+    _relations("a stream of changes", plan.inputs)
+
+
+def _rstream(plan: nodes.RStream) -> None:
+    _relations("RSTREAM", plan.inputs)
+    _positive("RSTREAM", plan.slide)
+    longest = _longest(plan.input)
+    if longest != MAX_TIME and longest // plan.slide > MOST_REPORTS:
+        raise PlanError(
+            "HR-P020",
+            f"RSTREAM would report one row up to {longest // plan.slide} times",
+            hint="give the window a SLIDE, or use ISTREAM",
+        )
+
+
+def _longest(plan: Plan) -> int:
+    """The longest that a row can be valid; MAX_TIME where that is open."""
+    if isinstance(plan, nodes.SlidingAggregate):
+        return plan.window.slide
+    if isinstance(plan, nodes.Window):
+        return LONGEST.get(type(plan.spec), lambda spec: MAX_TIME)(plan.spec)
+    below = [_longest(p) for p in plan.inputs if p.is_relation]
+    if isinstance(plan, nodes.Join):
+        return min(below, default=MAX_TIME)
+    return max(below, default=MAX_TIME)
+
+
+LONGEST: dict[type[Any], Callable[[Any], int]] = {
+    Range: lambda spec: int(spec.size),
+    Sliding: lambda spec: int(spec.size + spec.slide),
+    Now: lambda spec: 1,
+}
+
+
+def _positive(clause: str, value: int) -> None:
+    if value <= 0:
+        raise PlanError("HR-P001", f"{clause} must be positive, not {value}", hint="write at least one tick")
+
+
+CHECKS: dict[type[Plan], Callable[[Any], None]] = {
+    nodes.Union: _union,
+    nodes.Except: _except,
+    nodes.Join: _join,
+    nodes.Window: _window,
+    nodes.Aggregate: _aggregate,
+    nodes.SlidingAggregate: _aggregate,
+    nodes.Granularity: _granularity,
+    nodes.Distinct: lambda plan: _relations("DISTINCT", plan.inputs),
+    nodes.IStream: _to_stream,
+    nodes.DStream: _to_stream,
+    nodes.RStream: _rstream,
+}
