@@ -191,7 +191,7 @@ class Join(Plan):
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """`function(column) AS name`; `column` is None for `count(*)`. `arguments` are extra constants."""
+    """`function(column) AS name`; `column` is None for `count(*)`."""
 
     name: str
     function: str
