@@ -252,6 +252,8 @@ class Waiting(Operator):
         if leaving > self.promised:
             self.promised = leaving
             self.promise(leaving)
+        for register in self.registers:
+            register.active = False
 
     def needs(self) -> list[Need]:
         wanted = self._wanted()

@@ -118,3 +118,15 @@ def test_each_ets_is_passed_once() -> None:
     engine.run()
     engine.run()
     assert engine.metrics().sources["b"].ets_made == made
+
+
+def test_a_register_is_active_until_its_value_has_been_passed_on() -> None:
+    """Bai et al., Figure 11: set by the predecessor, reset when the operator has used and passed it."""
+    engine = engine_of(TimeKind.INTERNAL, ON_DEMAND)
+    union = next(n for n in engine.graph.nodes if len(n.operator.inputs) == 2).operator
+    engine.graph.sources["b"].heartbeat(7)
+    assert union.registers[1].read() == 7
+    assert union.registers[1].active
+    engine.run()
+    assert not any(register.active for register in union.registers)
+    assert union.registers[1].value == 7
