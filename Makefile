@@ -20,12 +20,12 @@ setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint 
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
-	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench]'
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,spark]'
 	@touch $@
 
-# Nothing needs Spark yet, so a machine without Java is told and goes on.
+# The engine runs without Java; what needs Spark is skipped, with the reason.
 WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
-	|| echo "Going on without Java: nothing in Headrace needs Spark yet." >&2
+	|| echo "Going on without Java: what needs Spark is skipped." >&2
 
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest $(ARGS)

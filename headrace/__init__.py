@@ -3,6 +3,7 @@
 The names below are the face of the package; what they are made of lives in the packages they come from.
 """
 
+from headrace import spark
 from headrace.engine import Engine, Snapshot
 from headrace.errors import HeadraceError
 from headrace.graph.admission import Rules
@@ -30,4 +31,5 @@ __all__ = [
     "TimerPromise",
     "declare",
     "query",
+    "spark",
 ]

@@ -61,6 +61,12 @@ class InputError(HeadraceError):
     stage = "input"
 
 
+class SparkError(HeadraceError):
+    """Spark cannot start, or cannot do what was asked of it."""
+
+    stage = "spark"
+
+
 class SqlError(HeadraceError):
     """A query text that cannot be read or has no meaning.
 

@@ -1,0 +1,43 @@
+"""The face of Headrace on Spark: `headrace.spark.session()` and its kin.
+
+Importing this module does not import PySpark; the first use of a name does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from headrace.errors import SparkError
+
+if TYPE_CHECKING:
+    from headrace.runtimes.spark.session import report, session
+
+# Name → the file of headrace.runtimes.spark that defines it. A new name also goes in the imports above.
+_HOMES = {
+    "report": "session",
+    "session": "session",
+}
+
+_EXTRA = ("pyspark", "pandas", "google")
+
+__all__ = ["report", "session"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"headrace.runtimes.spark.{home}")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        raise SparkError(
+            "HR-SP03", f"headrace.spark needs {error.name}", hint="pip install 'headrace[spark]'"
+        ) from None
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
