@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +15,7 @@ import headrace
 from headrace.errors import SparkError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 QUICK = {
     "spark.ui.enabled": False,
@@ -33,6 +37,38 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     yield made
     made.stop()
+
+
+@dataclass
+class Feed:
+    """A streaming source under the test's control: one file, one micro-batch."""
+
+    folder: Path
+    schema: str
+    files: int = 0
+
+    def put(self, *rows: dict[str, Any]) -> None:
+        """The rows of the next micro-batch."""
+        self.files += 1
+        draft = self.folder / f".{self.files}"
+        draft.write_text("\n".join(json.dumps(row) for row in rows))
+        os.utime(draft, (self.files, self.files))  # Spark reads files in the order of their times
+        draft.rename(self.folder / f"{self.files}.json")
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).json(str(self.folder))
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Callable[[str, str], Feed]:
+    """`feed("bids", "ts timestamp, price int")` makes a source whose micro-batches are `put` one by one."""
+
+    def make(name: str, schema: str) -> Feed:
+        folder = tmp_path / "feeds" / name
+        folder.mkdir(parents=True)
+        return Feed(folder, schema)
+
+    return make
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,214 @@
+"""What a query on Spark tells about itself: observed metrics in each progress, a listener that reads them.
+
+The host's wide output has the columns `kind` and `metric` (`METRIC`). In each micro-batch every shard writes,
+with kind `metric`, one row per stream (heartbeat, waiting, rows) and one row with no stream (`state_bytes`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+_LOG = logging.getLogger("headrace.spark")
+
+NAME = "headrace"
+"""Under which name the metrics stand in `StreamingQueryProgress.observedMetrics`."""
+
+METRIC = "shard int, stream string, heartbeat bigint, waiting bigint, rows bigint, state_bytes bigint"
+"""The fields of the struct `metric`, as a schema in Spark's DDL."""
+
+# Spark hands observed metrics over as a flat row, so a stream's figures are named FIGURE:STREAM.
+_OF_STREAM = "{figure}:{stream}"
+
+
+# --- written by the query ---------------------------------------------------------------------------------
+
+
+def observed(wide: DataFrame, streams: Sequence[str]) -> DataFrame:
+    """The same rows, with the metrics of each micro-batch under `NAME` in the query's progress."""
+    figures = [
+        *(F.count_if(F.col("kind") == kind).alias(label) for kind, label in _COUNTED.items()),
+        F.count_if(_whole_shard()).alias("shards"),
+        F.coalesce(F.sum(F.when(_whole_shard(), F.col("metric.state_bytes"))), F.lit(0)).alias("state_bytes"),
+    ]
+    for stream in streams:
+        of_stream = (F.col("kind") == "metric") & (F.col("metric.stream") == stream)
+        for figure, aggregate in _FIGURES.items():
+            figures.append(
+                aggregate(of_stream, F.col(f"metric.{figure}")).alias(
+                    _OF_STREAM.format(figure=figure, stream=stream)
+                )
+            )
+    return wide.observe(NAME, *figures)
+
+
+_COUNTED = {"result": "results", "late": "late", "rejected": "rejected"}
+
+
+def _whole_shard() -> Column:
+    return (F.col("kind") == "metric") & F.col("metric.stream").isNull()
+
+
+def _lowest_of_all(rows: Column, value: Column) -> Column:
+    """The least heartbeat of any shard; none while one of them has none."""
+    return F.when(F.count_if(rows & value.isNull()) == 0, F.min(F.when(rows, value)))
+
+
+def _total(rows: Column, value: Column) -> Column:
+    return F.coalesce(F.sum(F.when(rows, value)), F.lit(0))
+
+
+_FIGURES: dict[str, Callable[[Column, Column], Column]] = {
+    "heartbeat": _lowest_of_all,
+    "waiting": _total,
+    "rows": _total,
+}
+
+
+# --- read by a person -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """A stream in one micro-batch: heartbeat in ticks (none: no promise yet), rows that wait, rows read."""
+
+    heartbeat: int | None
+    waiting: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One micro-batch of a query: what came in and out, what Spark's watermark did, and the engine's figures.
+
+    `dropped` are rows that Spark's own operators threw away as late. The engine's figures (`results`, `late`,
+    `rejected`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`).
+    """
+
+    query: str
+    batch: int
+    at: str
+    milliseconds: int
+    rows: int
+    watermark: str | None = None
+    dropped: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    hosted: bool = False
+    results: int = 0
+    late: int = 0
+    rejected: int = 0
+    shards: int = 0
+    engine_bytes: int = 0
+    streams: Mapping[str, StreamProgress] = field(default_factory=dict)
+
+    @property
+    def heartbeat(self) -> int | None:
+        """The heartbeat of the whole query: the least of its streams, none while one has none."""
+        beats = [stream.heartbeat for stream in self.streams.values()]
+        known = [beat for beat in beats if beat is not None]
+        return min(known) if known and len(known) == len(beats) else None
+
+    def __str__(self) -> str:
+        words = [f"{self.query} batch {self.batch}: {self.rows} rows in {self.milliseconds} ms"]
+        if self.watermark is not None:
+            words.append(f"watermark {self.watermark}")
+        if self.dropped:
+            words.append(f"{self.dropped} dropped by Spark as late")
+        if self.hosted:
+            words.append(f"{self.results} out, {self.late} late, {self.rejected} rejected")
+            words += [_of_stream(name, stream) for name, stream in self.streams.items()]
+            words.append(f"engine state {self.engine_bytes} bytes in {self.shards} shards")
+        elif self.state_rows:
+            words.append(f"state {self.state_rows} rows, {self.state_bytes} bytes")
+        return "; ".join(words)
+
+
+def _of_stream(name: str, stream: StreamProgress) -> str:
+    beat = "no heartbeat yet" if stream.heartbeat is None else f"heartbeat {stream.heartbeat}"
+    return f"{name}: {beat}, {stream.waiting} waiting"
+
+
+def read(progress: StreamingQueryProgress) -> Progress:
+    """What a progress of Spark says, in one flat object."""
+    states = progress.stateOperators
+    observed = progress.observedMetrics.get(NAME)
+    return Progress(
+        query=progress.name or str(progress.id),
+        batch=progress.batchId,
+        at=progress.timestamp,
+        milliseconds=progress.batchDuration,
+        rows=progress.numInputRows,
+        watermark=progress.eventTime.get("watermark"),
+        dropped=sum(state.numRowsDroppedByWatermark for state in states),
+        state_rows=sum(state.numRowsTotal for state in states),
+        state_bytes=sum(state.memoryUsedBytes for state in states),
+        **({} if observed is None else _hosted(observed.asDict())),
+    )
+
+
+def _hosted(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = [name.removeprefix("heartbeat:") for name in row if name.startswith("heartbeat:")]
+    streams = {
+        name: StreamProgress(
+            **{figure: row[_OF_STREAM.format(figure=figure, stream=name)] for figure in _FIGURES}
+        )
+        for name in names
+    }
+    figures = {label: row[label] for label in (*_COUNTED.values(), "shards")}
+    return {"hosted": True, "engine_bytes": row["state_bytes"], "streams": streams, **figures}
+
+
+class Listener(StreamingQueryListener):
+    """Keeps the last progresses of each query and hands each on; an error there is logged, not raised."""
+
+    def __init__(self, each: Callable[[Progress], object] | None = None, keep: int = 100) -> None:
+        self._each = each or _log
+        self._keep = keep
+        self._history: dict[str, deque[Progress]] = {}
+
+    def latest(self, query: str) -> Progress | None:
+        history = self.history(query)
+        return history[-1] if history else None
+
+    def history(self, query: str) -> list[Progress]:
+        return list(self._history.get(query, ()))
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        _LOG.info("query %s started", event.name or event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        try:
+            progress = read(event.progress)
+            self._history.setdefault(progress.query, deque(maxlen=self._keep)).append(progress)
+            self._each(progress)
+        except Exception:  # a listener that raises is dropped by Spark without a word
+            _LOG.exception("a progress could not be read or handed on")
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        _LOG.info("query %s ended%s", event.id, f": {event.exception}" if event.exception else "")
+
+
+def _log(progress: Progress) -> None:
+    _LOG.info("%s", progress)
+
+
+def listener(each: Callable[[Progress], object] | None = None, keep: int = 100) -> Listener:
+    """A listener for `spark.streams.addListener`: each progress as a `Progress`, to `each` or to the log.
+
+    The figures of Spark's own operators are read for every query, those of the engine where there is a host.
+    """
+    return Listener(each, keep)

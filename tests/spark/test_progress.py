@@ -1,0 +1,101 @@
+"""Observed metrics add up over shards, and the listener says them in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headrace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def metric(
+    shard: int, stream: str | None, heartbeat: int | None, waiting: int, bytes_: int
+) -> dict[str, Any]:
+    figures = {"heartbeat": heartbeat, "waiting": waiting, "rows": 10, "state_bytes": bytes_}
+    return {"kind": "metric", "metric": {"shard": shard, "stream": stream, **figures}}
+
+
+BATCHES = [
+    [
+        metric(0, "bids", 5, 1, 0),
+        metric(1, "bids", 7, 2, 0),
+        metric(0, "auctions", None, 4, 0),
+        metric(1, "auctions", 9, 4, 0),
+        metric(0, None, None, 0, 100),
+        metric(1, None, None, 0, 11),
+        *[{"kind": "result"}] * 3,
+        *[{"kind": "late"}] * 2,
+        {"kind": "rejected"},
+    ],
+    [metric(0, "bids", 8, 0, 0), metric(0, "auctions", 9, 0, 0), metric(0, None, None, 0, 7)],
+]
+
+
+@pytest.fixture
+def wide(spark: SparkSession, feed: Callable[..., Any]) -> DataFrame:
+    from headrace.runtimes.spark.progress import METRIC
+
+    source = feed("wide", f"kind string, metric struct<{METRIC}>")
+    for rows in BATCHES:
+        source.put(*rows)
+    read: DataFrame = source.read(spark)
+    return read
+
+
+def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataFrame, tmp_path: Path) -> None:
+    from headrace.runtimes.spark.progress import StreamProgress, observed
+
+    told: list[str] = []
+    listener = headrace.spark.listener(each=lambda progress: told.append(str(progress)))
+    spark.streams.addListener(listener)
+    try:
+        out = observed(wide, ["bids", "auctions"])
+        query = (
+            out.writeStream.format("noop").queryName("seen").option("checkpointLocation", str(tmp_path / "c"))
+        )
+        running = query.trigger(availableNow=True).start()
+        running.awaitTermination()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+    first, second = listener.history("seen")
+    assert (first.results, first.late, first.rejected, first.rows) == (3, 2, 1, 12)
+    assert (first.shards, first.engine_bytes) == (2, 111)
+    assert first.streams == {
+        "bids": StreamProgress(heartbeat=5, waiting=3, rows=20),
+        "auctions": StreamProgress(heartbeat=None, waiting=8, rows=20),
+    }
+    assert first.heartbeat is None
+    assert second.heartbeat == 8
+    assert listener.latest("seen") == second
+    assert "2 late, 1 rejected; bids: heartbeat 5, 3 waiting; auctions: no heartbeat yet" in told[0]
+
+
+def test_a_query_without_a_host_tells_sparks_own_figures(wide: DataFrame, tmp_path: Path) -> None:
+    from headrace.runtimes.spark.progress import read
+
+    query = wide.groupBy("kind").count().writeStream.format("noop")
+    running = query.outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
+    started = running.trigger(availableNow=True).start()
+    started.awaitTermination()
+    progress = read(started.recentProgress[0])
+    assert (progress.hosted, progress.rows, progress.state_rows, progress.streams) == (False, 12, 4, {})
+    assert "state 4 rows" in str(progress)
+
+
+def test_a_listener_survives_its_users_error() -> None:
+    pytest.importorskip("pyspark")
+    from headrace.runtimes.spark.progress import listener
+
+    class Bad:
+        progress = None
+
+    heard = listener(each=lambda progress: 1 / 0)
+    heard.onQueryProgress(Bad())  # type: ignore[arg-type]
+    assert heard.latest("x") is None
