@@ -1,0 +1,116 @@
+"""The keys by which a plan suggests to be divided, over its own columns, the finest first.
+
+Only suggestions: `headrace.plan.partitioning` tries each. An operator at which rows meet suggests what its
+input suggests as far as it may, then all its keys, then each of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from headrace.expressions import Column, Expression
+from headrace.plan import nodes
+from headrace.plan.nodes import Plan
+from headrace.plan.windows import Rows
+from headrace.schema import Schema
+
+Key = tuple[Expression, ...]
+
+
+def offers(plan: Plan) -> list[Key]:
+    """The keys worth trying, each once and none empty."""
+    found = OFFERS.get(type(plan), _none)(plan)
+    return list(dict.fromkeys(key for key in found if key))
+
+
+def _none(plan: Plan) -> list[Key]:
+    return []
+
+
+def _all_columns(plan: Plan) -> list[Key]:
+    return [_columns(plan.schema.names)]
+
+
+def _columns(names: Iterable[str]) -> Key:
+    return tuple(Column(name) for name in names)
+
+
+def _same(plan: nodes.Unary) -> list[Key]:
+    return offers(plan.input)
+
+
+def _project(plan: nodes.Project) -> list[Key]:
+    """Each column that is made of nothing but a key."""
+    return [_columns(_made_of(plan, read(key))) for key in offers(plan.input)]
+
+
+def _made_of(plan: nodes.Project, allowed: frozenset[str]) -> list[str]:
+    made = [(name, e) for name, e in plan.columns if e.columns() and e.columns() <= allowed]
+    plain = [name for name, e in made if isinstance(e, Column)]
+    return plain or [name for name, _ in made]
+
+
+def read(key: Key) -> frozenset[str]:
+    """The columns that a key is made of."""
+    return frozenset(name for each in key for name in each.columns())
+
+
+def _positions(plan: nodes.Union | nodes.Except) -> list[Key]:
+    """What any branch suggests, under the names of the first."""
+    found = []
+    for branch in plan.inputs:
+        names = renaming(branch.schema, plan.schema)
+        found += [tuple(each.rename(names) for each in key) for key in offers(branch)]
+    return found
+
+
+def renaming(names: Schema, to: Schema) -> dict[str, str]:
+    """From the names of one schema to those of another, by position."""
+    return dict(zip(names.names, to.names, strict=True))
+
+
+def row_window(plan: nodes.Window) -> Rows | None:
+    """The specification, if the window counts rows."""
+    return plan.spec if isinstance(plan.spec, Rows) else None
+
+
+def _window(plan: nodes.Window) -> list[Key]:
+    spec = row_window(plan)
+    return offers(plan.input) if spec is None else _meeting(plan.input, spec.keys)
+
+
+def _aggregate(plan: nodes.Aggregate) -> list[Key]:
+    return _meeting(plan.input, plan.keys)
+
+
+def _meeting(plan: Plan, keys: Sequence[str]) -> list[Key]:
+    below = [tuple(e for e in key if e.columns() <= set(keys)) for key in offers(plan)]
+    return [*below, _columns(keys), *(_columns([name]) for name in keys)]
+
+
+def _join(plan: nodes.Join) -> list[Key]:
+    """The keys of both sides, under the names of either."""
+    to_left = dict(zip(plan.right_keys, plan.left_keys, strict=True))
+    to_right = dict(zip(plan.left_keys, plan.right_keys, strict=True))
+    right = [tuple(e.rename(to_left) for e in key) for key in _meeting(plan.right, plan.right_keys)]
+    found = [*_meeting(plan.left, plan.left_keys), *right]
+    return [*found, *(tuple(e.rename(to_right) for e in key) for key in found)]
+
+
+OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
+    nodes.Source: _all_columns,
+    nodes.Select: _same,
+    nodes.Project: _project,
+    nodes.Union: _positions,
+    nodes.Window: _window,
+    nodes.Granularity: _same,
+    nodes.Join: _join,
+    nodes.Aggregate: _aggregate,
+    nodes.SlidingAggregate: _aggregate,
+    nodes.Distinct: _same,
+    nodes.Except: _positions,
+    nodes.IStream: _same,
+    nodes.DStream: _same,
+    nodes.RStream: _same,
+}

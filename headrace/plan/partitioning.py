@@ -1,0 +1,296 @@
+"""By what the streams of a query can be divided among shards, each running the whole plan on its own rows.
+
+The law: for the keys that `partition` gives, uniting the answers of the shards is the answer of the plan,
+however many shards there are. A test splits random data by them and asks the oracle.
+
+It is found from the top down. A node is asked either to keep its rows anywhere (`key` is None: each row in
+one shard, no matter which) or to have each row in the shard that `key`, expressions over its columns,
+decides. Where rows meet (groups, joins, row windows), those that meet must be together: the key has to be
+made of the columns by which they meet. Where equal contents cancel (DISTINCT, EXCEPT, ISTREAM, DSTREAM) the
+key has to be a function of the content, or a row that goes in one shard would not cancel its equal that comes
+in another. `headrace.plan.offers` names the keys that are worth asking for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from headrace.expressions import Column, Expression, lit
+from headrace.expressions.rewriting import is_movable, respects_equality, substitute
+from headrace.plan import nodes
+from headrace.plan.nodes import Plan
+from headrace.plan.offers import Key, offers, renaming, row_window
+from headrace.plan.windows import Unbounded
+from headrace.schema import Schema
+
+Keys = dict[str, Key]
+"""For each stream the expressions over its columns that decide the shard; none: any shard will do."""
+
+MOST_WAYS: Final = 100
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """How to divide the streams, or why they cannot be.
+
+    `keys`: for each stream the expressions whose values, hashed together, decide the shard of a row. Where
+    two streams meet, their expressions stand in the same order and have the same types: whole numbers as
+    int64, floats as float64 without negative zero. An empty tuple: any shard will do.
+    """
+
+    keys: Mapping[str, Key] | None
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def anything(self) -> bool:
+        """Whether any division is right: no two rows ever meet."""
+        return self.keys is not None and not any(self.keys.values())
+
+    def __str__(self) -> str:
+        if self.keys is None:
+            return f"one shard: {self.reason}" + (f" ({self.hint})" if self.hint else "")
+        named = [f"{name} by {', '.join(map(str, key)) or 'anything'}" for name, key in self.keys.items()]
+        return ", ".join(named)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What cannot be divided. `needs_all`: by no key at all, not only by the one that was tried."""
+
+    reason: str
+    hint: str = ""
+    needs_all: bool = False
+
+
+@dataclass
+class Search:
+    """One attempt to divide a plan, and what stood in its way."""
+
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def refuse(self, reason: str, hint: str = "", needs_all: bool = False) -> Iterator[Keys]:
+        """No way, and why."""
+        self.refusals.append(Refusal(reason, hint, needs_all))
+        return iter(())
+
+    def ways(self, plan: Plan, key: Key | None) -> Iterator[Keys]:
+        """Every way to divide the streams so that the rows of `plan` are where `key` says."""
+        rule = PLACES.get(type(plan))
+        if rule is None:
+            return self.refuse(f"{type(plan).__name__} is not known to run apart", "", True)
+        if key is not None and not all(map(is_movable, key)):
+            return self.refuse("a function of the user decides the key", "partition by a column")
+        return rule(self, plan, key)
+
+    @property
+    def why_not(self) -> Refusal:
+        hard = [each for each in self.refusals if each.needs_all]
+        return (hard or self.refusals)[0]
+
+
+def partition(plan: Plan) -> Partitioning:
+    """The first way to divide the streams of `plan`, those with more columns in their keys coming first."""
+    search = Search()
+    found = next(search.ways(plan, None), None)
+    if found is None:
+        return Partitioning(None, search.why_not.reason, search.why_not.hint)
+    return Partitioning(found)
+
+
+# ---------------------------------------------------------------------------------------- rows one by one
+
+
+def _source(search: Search, plan: nodes.Source, key: Key | None) -> Iterator[Keys]:
+    if key is None:
+        return iter([{plan.name: ()}])
+    if not any(each.columns() for each in key):
+        return search.refuse(f"the key of {plan.name} is the same for all rows", "group by a column")
+    return iter([{plan.name: tuple(_comparable(each, plan.schema) for each in key)}])
+
+
+def _comparable(key: Expression, schema: Schema) -> Expression:
+    """The same value whatever the width of the column and the sign of zero."""
+    of = key.type(schema)
+    if pt.is_floating(of):
+        return (key if of == pa.float64() else key.cast(pa.float64())) + lit(0.0, pa.float64())
+    return key.cast(pa.int64()) if pt.is_integer(of) and of not in WIDE else key
+
+
+WIDE: Final = (pa.int64(), pa.uint64())
+
+
+def _same(search: Search, plan: nodes.Unary, key: Key | None) -> Iterator[Keys]:
+    return search.ways(plan.input, key)
+
+
+def _project(search: Search, plan: nodes.Project, key: Key | None) -> Iterator[Keys]:
+    columns = dict(plan.columns)
+    return search.ways(plan.input, None if key is None else tuple(substitute(e, columns) for e in key))
+
+
+def _union(search: Search, plan: nodes.Union, key: Key | None) -> Iterator[Keys]:
+    keys = [None if key is None else _renamed(key, plan.schema, b.schema) for b in plan.branches]
+    return _together(search, plan.branches, keys)
+
+
+def _renamed(key: Key, names: Schema, to: Schema) -> Key:
+    return tuple(each.rename(renaming(names, to)) for each in key)
+
+
+def _together(search: Search, plans: Sequence[Plan], keys: Sequence[Key | None]) -> Iterator[Keys]:
+    """Every way that suits all plans at once: a stream that two of them read is divided once."""
+    if not plans:
+        yield {}
+        return
+    for first in islice(search.ways(plans[0], keys[0]), MOST_WAYS):
+        for rest in islice(_together(search, plans[1:], keys[1:]), MOST_WAYS):
+            clash = [name for name in first.keys() & rest if first[name] != rest[name]]
+            real = [name for name in clash if first[name] and rest[name]]
+            if not real:
+                yield {**first, **rest, **{name: first[name] or rest[name] for name in clash}}
+                continue
+            name = min(real)
+            one, other = (" and ".join(map(str, each[name])) for each in (first, rest))
+            search.refuse(f"{name} would have to be divided by {one} and by {other} at once")
+
+
+# -------------------------------------------------------------------------------------- rows that meet
+
+
+def _window(search: Search, plan: nodes.Window, key: Key | None) -> Iterator[Keys]:
+    spec = row_window(plan)
+    if spec is None:
+        return search.ways(plan.input, key)
+    if not spec.keys:
+        hint = f"write [PARTITION BY … ROWS {spec.count}] if each key may have its own rows"
+        return search.refuse(f"[ROWS {spec.count}] takes the newest rows of all", hint, True)
+    return _by(search, plan, key, spec.keys, f"[PARTITION BY {', '.join(spec.keys)} ROWS {spec.count}]")
+
+
+def _aggregate(search: Search, plan: nodes.Aggregate, key: Key | None) -> Iterator[Keys]:
+    names = ", ".join(f"{c.function}({c.column or '*'})" for c in plan.calls)
+    if not plan.keys:
+        hint = "add GROUP BY, or aggregate by a key first and the results then"
+        return search.refuse(f"{names} is taken of all rows", hint, True)
+    return _by(search, plan, key, plan.keys, f"{names} by {', '.join(plan.keys)}")
+
+
+def _by(
+    search: Search, plan: nodes.Unary, key: Key | None, allowed: Sequence[str], what: str
+) -> Iterator[Keys]:
+    """Rows that are equal on `allowed` meet, so a key made of those keeps them together."""
+    if key is None:
+        return _offered(search, plan, what)
+    if not _made_of(key, set(allowed), plan.input.schema):
+        return search.refuse(f"{what} cannot be divided by {', '.join(map(str, key))}")
+    return search.ways(plan.input, key)
+
+
+def _made_of(key: Key, allowed: set[str], schema: Schema) -> bool:
+    return all(each.columns() <= allowed and respects_equality(each, schema) for each in key)
+
+
+def _offered(search: Search, plan: Plan, what: str, hint: str = "") -> Iterator[Keys]:
+    """Every way by a key that the plan itself suggests."""
+    tried = False
+    for key in offers(plan):
+        tried = True
+        yield from search.ways(plan, key)
+    if not tried:
+        for below in plan.inputs:
+            if next(search.ways(below, None), None) is None:
+                return
+        search.refuse(f"{what} needs all rows in one place", hint, True)
+
+
+def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
+    if not plan.left_keys:
+        hint = "join on an equality of columns"
+        return search.refuse("a join without an equality pairs every row with every other", hint, True)
+    if key is None:
+        return _offered(search, plan, "a join")
+    to_left = dict(zip(plan.right_keys, plan.left_keys, strict=True))
+    left = tuple(each.rename(to_left) for each in key)
+    if not _made_of(left, set(plan.left_keys), plan.left.schema):
+        pairs = " and ".join(f"{a} = {b}" for a, b in zip(plan.left_keys, plan.right_keys, strict=True))
+        return search.refuse(f"the join on {pairs} cannot be divided by {', '.join(map(str, key))}")
+    to_right = dict(zip(reversed(plan.left_keys), reversed(plan.right_keys), strict=True))
+    right = tuple(each.rename(to_right) for each in left)
+    if not all(_agree(a, b, plan) for a, b in zip(left, right, strict=True)):
+        return search.refuse("the key is computed in different types on the two sides of a join")
+    return _together(search, plan.inputs, (left, right))
+
+
+def _agree(left: Expression, right: Expression, plan: nodes.Join) -> bool:
+    """Whether both sides compute the same of equal keys; plain columns are made comparable at the source."""
+    if isinstance(left, Column):
+        return True
+    pairs = zip(plan.left_keys, plan.right_keys, strict=True)
+    read = [(a, b) for a, b in pairs if a in left.columns()]
+    return all(plan.left.schema.field(a).type == plan.right.schema.field(b).type for a, b in read)
+
+
+# ------------------------------------------------------------------------------------ equals that cancel
+
+
+def _content(search: Search, plan: nodes.Unary, key: Key | None) -> Iterator[Keys]:
+    what = CONTENT[type(plan)]
+    if key is None:
+        hint = "list the columns that rows are grouped or joined by in SELECT"
+        return _offered(search, plan, f"{what} compares whole rows, none of whose columns is a key: it", hint)
+    if not _made_of(key, set(plan.schema.names), plan.schema):
+        return search.refuse(f"{what} cannot be divided by {', '.join(map(str, key))}")
+    return search.ways(plan.input, key)
+
+
+CONTENT: Final[dict[type[Plan], str]] = {
+    nodes.Distinct: "DISTINCT",
+    nodes.IStream: "ISTREAM",
+    nodes.DStream: "DSTREAM",
+}
+
+
+def _istream(search: Search, plan: nodes.IStream, key: Key | None) -> Iterator[Keys]:
+    """Where no row ever leaves there is nothing to cancel."""
+    return search.ways(plan.input, key) if only_grows(plan.input) else _content(search, plan, key)
+
+
+def only_grows(plan: Plan) -> bool:
+    """Whether every row that comes is a new one and stays."""
+    if isinstance(plan, nodes.Window):
+        return isinstance(plan.spec, Unbounded)
+    growing = isinstance(plan, (nodes.Select, nodes.Project, nodes.Union, nodes.Join))
+    return growing and bool(plan.inputs) and all(only_grows(each) for each in plan.inputs)
+
+
+def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Keys]:
+    if key is None:
+        return _offered(search, plan, "EXCEPT compares whole rows: it")
+    if not _made_of(key, set(plan.schema.names), plan.schema):
+        return search.refuse(f"EXCEPT cannot be divided by {', '.join(map(str, key))}")
+    return _together(search, plan.inputs, (key, _renamed(key, plan.schema, plan.right.schema)))
+
+
+PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys]]]] = {
+    nodes.Source: _source,
+    nodes.Select: _same,
+    nodes.Project: _project,
+    nodes.Union: _union,
+    nodes.Window: _window,
+    nodes.Granularity: _same,
+    nodes.Join: _join,
+    nodes.Aggregate: _aggregate,
+    nodes.SlidingAggregate: _aggregate,
+    nodes.Distinct: _content,
+    nodes.Except: _except,
+    nodes.IStream: _istream,
+    nodes.DStream: _content,
+    nodes.RStream: _same,
+}

@@ -1,0 +1,110 @@
+"""A plan cut into stages, each of which can be divided by a key of its own (`design.md` §7).
+
+A cut lies on an edge that carries a stream: the part below answers into it, and a source stands for it
+above. A relation that changes only at the slides of a window is a stream in disguise: reported in full at
+each slide and held for one slide, it is the same relation at every instant, so it is cut as that. Other
+relations, whose rows come and go at any time, are not cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.plan import nodes
+from headrace.plan.nodes import Plan, Source
+from headrace.plan.partitioning import Partitioning, partition
+from headrace.plan.trees import exchange, minds_order, sources_of, walk
+from headrace.plan.windows import Range, Sliding
+
+STEADY = (nodes.Select, nodes.Project, nodes.Union, nodes.Join, nodes.Aggregate, nodes.Distinct, nodes.Except)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A plan that denotes a stream, how its streams are divided, and the source that stands for its answer.
+
+    `output` is what later stages read it as; the last stage, whose answer is the query's, has none.
+    """
+
+    plan: Plan
+    partitioning: Partitioning
+    output: Source | None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part below, the source that stands for it, and the part above."""
+
+    lower: Plan
+    output: Source
+    upper: Plan
+
+
+def stages(plan: Plan) -> list[Stage]:
+    """The plan as stages, those that are read before those that read them.
+
+    One stage if the plan can be divided as it is. Otherwise the highest cut is taken that leaves two parts
+    which both can be; failing that the highest whose lower part can be, and the rest is tried again. What
+    cannot be divided at all is the last stage, and its `partitioning` says why.
+    """
+    whole = partition(plan)
+    if whole.keys is not None:
+        return [Stage(plan, whole)]
+    best: tuple[Cut, Partitioning] | None = None
+    for cut in cuts(plan):
+        lower = partition(cut.lower)
+        if lower.keys is None or lower.anything:
+            continue
+        best = best or (cut, lower)
+        upper = partition(cut.upper)
+        if upper.keys is not None:
+            return [Stage(cut.lower, lower, cut.output), Stage(cut.upper, upper)]
+    if best is None:
+        return [Stage(plan, whole)]
+    cut, lower = best
+    return [Stage(cut.lower, lower, cut.output), *stages(cut.upper)]
+
+
+def cuts(plan: Plan) -> Iterator[Cut]:
+    """Every place where the plan can be cut, the highest first."""
+    taken = {source.name for source in sources_of(plan)}
+    name = next(name for n in range(1, len(taken) + 2) if (name := f"stage_{n}") not in taken)
+    for part in dict.fromkeys(walk(plan)):
+        if part == plan or isinstance(part, Source):
+            continue
+        cut = _relation_cut(plan, part, name) if part.is_relation else _stream_cut(plan, part, name)
+        if cut is not None:
+            yield cut
+
+
+def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut:
+    """The rows of the part, simultaneous ones in order of content as they would be inside one plan."""
+    output = Source(name, part.schema)
+    upper = exchange(plan, part, output)
+    if any(map(minds_order, walk(upper))):
+        upper = exchange(plan, part, nodes.Union((output,)))
+    return Cut(part, output, upper)
+
+
+def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
+    slide = slide_of(part)
+    if slide is None:
+        return None
+    output = Source(name, part.schema)
+    upper = exchange(plan, part, nodes.Window(output, Range(slide)))
+    if any(map(minds_order, walk(upper))):
+        return None
+    return Cut(nodes.RStream(part, slide), output, upper)
+
+
+def slide_of(plan: Plan) -> int | None:
+    """The slide at whose answers alone the relation changes; None if it may change at other times."""
+    if isinstance(plan, nodes.SlidingAggregate):
+        return plan.window.slide
+    if isinstance(plan, nodes.Window):
+        return plan.spec.slide if isinstance(plan.spec, Sliding) else None
+    if not isinstance(plan, STEADY):
+        return None
+    found = {slide_of(each) for each in plan.inputs}
+    return found.pop() if len(found) == 1 else None
