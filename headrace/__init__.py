@@ -4,11 +4,12 @@ The names below are the face of the package; what they are made of lives in the 
 """
 
 from headrace import spark
+from headrace.connectors.tables import read_table
 from headrace.engine import Engine, Snapshot
 from headrace.errors import HeadraceError
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import TimeKind
-from headrace.sql import Catalog, Query, StreamDef, declare, query
+from headrace.sql import Catalog, Query, StreamDef, TableDef, declare, query
 from headrace.time.bounds import Bounds
 from headrace.time.ets import TimerPromise
 from headrace.time.heartbeat import HeartbeatGenerator
@@ -27,9 +28,11 @@ __all__ = [
     "SkewMatrix",
     "Snapshot",
     "StreamDef",
+    "TableDef",
     "TimeKind",
     "TimerPromise",
     "declare",
     "query",
+    "read_table",
     "spark",
 ]

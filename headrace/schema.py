@@ -13,3 +13,8 @@ DataType: TypeAlias = pa.DataType
 def concat_schemas(left: Schema, right: Schema) -> Schema:
     """The columns of `left`, then those of `right`; names must be disjoint."""
     return pa.schema([*left, *right])
+
+
+def show_columns(schema: Schema) -> str:
+    """The columns with their types, in words."""
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

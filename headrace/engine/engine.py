@@ -23,7 +23,8 @@ from headrace.graph.node import Node
 from headrace.graph.origins import origins_behind, set_gates
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
-from headrace.plan.nodes import Plan, Source
+from headrace.graph.tablenode import Rows, rows_of
+from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.show import show
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
@@ -121,8 +122,22 @@ class Engine:
                 hint="of text: headrace.query(text, streams)",
             )
         self.run()
+        for table in getattr(plan, "tables", ()):
+            if table.data is not None:
+                self.load(table.name, table.data)
         self.graph.add(query, planned)
         self._rewire()
+
+    def load(self, table: str, data: Rows) -> None:
+        """Give a table its rows, once and for all; what reads it waits until then.
+
+        A query whose tables have their rows (`headrace.TableDef`) brings them along when it is added.
+        """
+        rows = rows_of(table, data)
+        node = self.graph.tables.get(table) or self.graph.declare_table(Table(table, rows.schema))
+        node.load(rows)
+        for after in node.successors:
+            after.fresh = True
 
     def remove(self, query: str) -> None:
         """Remove a query; what no other query uses is freed."""

@@ -85,6 +85,9 @@ def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:
     for name, source in graph.sources.items():
         yield f"source/{name}", SourcePart(source)
         yield f"source/{name}/arc", arc_part(source.arc)
+    for name, table in graph.tables.items():
+        yield f"table/{name}", SourcePart(table)
+        yield f"table/{name}/arc", arc_part(table.arc)
     for node in graph.nodes:
         yield f"node/{node.id}", NodePart(node)
         yield f"node/{node.id}/arc", arc_part(node.operator.output)

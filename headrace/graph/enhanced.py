@@ -73,7 +73,7 @@ def wire(graph: Graph, propagation: str) -> list[EtsArc]:
         node.operator.promise = (
             PROPAGATION[propagation](node.operator.output, node, mine) if mine else ignore_heartbeat
         )
-    for source in graph.sources.values():
+    for source in (*graph.sources.values(), *graph.tables.values()):
         mine = [a for a in arcs if a.origin is source]
         source.tsm_successors = list(dict.fromkeys(a.target for a in mine))
         source.spread = PROPAGATION[propagation](source.arc, source, mine)

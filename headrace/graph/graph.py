@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from headrace.errors import GraphError
 from headrace.flow.arc import Arc
 from headrace.graph.node import Node
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
+from headrace.graph.tablenode import TableNode
 from headrace.operators.table import build
 from headrace.plan.check import check
 from headrace.plan.latent import with_stamps
-from headrace.plan.nodes import Plan, Source
+from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.ordering import Disorder, is_disordered, place_orders
 
 
@@ -25,6 +26,7 @@ class Graph:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.sources: dict[str, SourceNode] = {}
+        self.tables: dict[str, TableNode] = {}
         self.nodes: list[Node] = []
         self.sinks: dict[str, Sink] = {}
         self._roots: dict[str, Plan] = {}
@@ -34,6 +36,7 @@ class Graph:
 
     def declare(self, plan: Source) -> SourceNode:
         """The source of a stream, made on first mention."""
+        self._refuse_as_both(plan.name, self.tables)
         known = self.sources.get(plan.name)
         if known is None:
             known = self.sources[plan.name] = SourceNode(plan)
@@ -45,6 +48,28 @@ class Graph:
                 hint="declare a stream once and use it in every query",
             )
         return known
+
+    def declare_table(self, plan: Table) -> TableNode:
+        """The node of a table, made on first mention."""
+        self._refuse_as_both(plan.name, self.sources)
+        known = self.tables.get(plan.name)
+        if known is None:
+            known = self.tables[plan.name] = TableNode(plan)
+        elif known.schema.names != plan.schema.names or known.schema.types != plan.schema.types:
+            raise GraphError(
+                "HR-G001",
+                "a table of this name has other columns",
+                place=plan.name,
+                hint="declare a table once and use it in every query",
+            )
+        return known
+
+    @staticmethod
+    def _refuse_as_both(name: str, others: Mapping[str, SourceNode]) -> None:
+        if name in others:
+            raise GraphError(
+                "HR-G014", "a stream and a table have the same name", place=name, hint="rename one of them"
+            )
 
     def add(self, query: str, plan: Plan) -> None:
         """Add a query under a name."""
@@ -68,6 +93,8 @@ class Graph:
     def _declare_all(self, plan: Plan) -> None:
         if isinstance(plan, Source):
             self.declare(plan)
+        if isinstance(plan, Table):
+            self.declare_table(plan)
         for below in plan.inputs:
             self._declare_all(below)
 
@@ -94,8 +121,8 @@ class Graph:
                 before.successors.remove(node)
 
     def _arc(self, plan: Plan, made: dict[Plan, Node]) -> Arc:
-        if isinstance(plan, Source):
-            return self.sources[plan.name].arc
+        if isinstance(plan, (Source, Table)):
+            return self._leaf(plan).arc
         return self._node(plan, made).operator.output
 
     def _node(self, plan: Plan, made: dict[Plan, Node]) -> Node:
@@ -117,7 +144,10 @@ class Graph:
         return node
 
     def _before(self, plan: Plan, made: dict[Plan, Node]) -> Node | SourceNode:
-        return self.sources[plan.name] if isinstance(plan, Source) else self._node(plan, made)
+        return self._leaf(plan) if isinstance(plan, (Source, Table)) else self._node(plan, made)
+
+    def _leaf(self, plan: Source | Table) -> SourceNode:
+        return self.sources[plan.name] if isinstance(plan, Source) else self.tables[plan.name]
 
     @staticmethod
     def _may_share(node: Node) -> bool:
@@ -126,8 +156,7 @@ class Graph:
         while queue:
             one = queue.pop()
             if isinstance(one, Node):
-                held = any(reader.rows for reader in one.operator.inputs)
-                if held or (one.runs and one.operator.state()):
+                if _has_passed_by(one):
                     return False
                 queue.extend(one.predecessors)
         return True
@@ -161,3 +190,12 @@ class Graph:
             for before in node.predecessors:
                 queue.extend([before] if isinstance(before, Node) else before.successors)
         return reached
+
+
+def _has_passed_by(node: Node) -> bool:
+    """Whether a node holds rows, or has seen some, that a newcomer to it would miss or should not see."""
+    tables = [isinstance(before, TableNode) for before in node.predecessors]
+    if node.runs and (any(tables) or node.operator.state()):
+        return True
+    readers = zip(node.operator.inputs, tables, strict=True)
+    return any(reader.rows for reader, is_table in readers if not is_table)

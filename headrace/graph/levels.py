@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
+from headrace.graph.tablenode import TableNode
 from headrace.operators.order import OrderOperator, no_label
 from headrace.time.timestamp import MAX_TIME
 
@@ -18,7 +19,10 @@ def streams_below(node: Node) -> frozenset[str]:
     """U of a node: the streams that are input in its subtree."""
     names: set[str] = set()
     for before in node.predecessors:
-        names |= {before.name} if isinstance(before, SourceNode) else streams_below(before)
+        if isinstance(before, Node):
+            names |= streams_below(before)
+        elif not isinstance(before, TableNode):
+            names.add(before.name)
     return frozenset(names)
 
 

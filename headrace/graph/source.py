@@ -15,7 +15,7 @@ from headrace.flow.batch import Batch, sort_by_start
 from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
 from headrace.plan.nodes import Source, TimeKind
-from headrace.schema import Schema
+from headrace.schema import show_columns
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
@@ -86,7 +86,7 @@ class SourceNode:
         if not data.schema.equals(self.schema):
             raise InputError(
                 "HR-I003",
-                f"rows have columns ({_columns(data.schema)}), the stream has ({_columns(self.schema)})",
+                f"rows have ({show_columns(data.schema)}), the stream has ({show_columns(self.schema)})",
                 place=self.name,
                 hint="names, types and order must be those declared",
             )
@@ -176,7 +176,7 @@ class SourceNode:
                     "HR-I010",
                     f"no value of {name!r} can match {pattern}: {error}",
                     place=self.name,
-                    hint=f"columns: {_columns(self.schema)}",
+                    hint=f"columns: {show_columns(self.schema)}",
                 ) from None
 
     def end(self) -> None:
@@ -187,7 +187,3 @@ class SourceNode:
 
 def nothing_to_catch_up() -> None:
     """Of a source that no engine has taken up yet."""
-
-
-def _columns(schema: Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

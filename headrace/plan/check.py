@@ -135,6 +135,12 @@ def _to_stream(plan: nodes.ToStream) -> None:
 def _rstream(plan: nodes.RStream) -> None:
     _relations("RSTREAM", plan.inputs)
     _positive("RSTREAM", plan.slide)
+    if _is_from_the_beginning(plan.input):
+        raise PlanError(
+            "HR-P021",
+            "RSTREAM would report the rows of a table since the beginning of time",
+            hint="join the table with a window, or use ISTREAM",
+        )
     longest = _longest(plan.input)
     if longest != MAX_TIME and longest // plan.slide > MOST_REPORTS:
         raise PlanError(
@@ -142,6 +148,17 @@ def _rstream(plan: nodes.RStream) -> None:
             f"RSTREAM would report one row up to {longest // plan.slide} times",
             hint="give the window a SLIDE, or use ISTREAM",
         )
+
+
+def _is_from_the_beginning(plan: Plan) -> bool:
+    """Whether rows may be valid before any stream has brought one."""
+    if isinstance(plan, nodes.Table):
+        return True
+    relations = [p for p in plan.inputs if p.is_relation]
+    if isinstance(plan, nodes.Except):
+        return _is_from_the_beginning(plan.left)
+    held = map(_is_from_the_beginning, relations)
+    return bool(relations) and (all(held) if isinstance(plan, nodes.Join) else any(held))
 
 
 def _longest(plan: Plan) -> int:

@@ -76,6 +76,32 @@ class Source(Plan):
 
 
 @dataclass(frozen=True)
+class Table(Plan):
+    """A named relation that never changes: each of its rows is valid at every instant."""
+
+    name: str
+    columns: Schema
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        return ()
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def is_relation(self) -> bool:
+        return True
+
+    def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
+        return self
+
+    def __hash__(self) -> int:
+        return hash(("table", self.name, tuple(self.columns.names)))
+
+
+@dataclass(frozen=True)
 class Unary(Plan):
     """A node with one input; by default it keeps the input's schema."""
 

@@ -1,14 +1,14 @@
 """In which order simultaneous rows are taken, where that changes the answer.
 
 Only `[ROWS n]`, `first` and `last` depend on it. The law: on a path of selections and projections from
-one source, simultaneous rows keep the order in which the source delivered them; anywhere else (after a
+one source or table, simultaneous rows keep the order in which it delivered them; anywhere else (after a
 union, join, aggregate …) they are ordered by content, column by column, nulls first, NaN last. So the
 answer depends on the rows alone, never on scheduling, batching or parallelism.
 """
 
 from __future__ import annotations
 
-from headrace.plan.nodes import Plan, Project, Select, Source, Window
+from headrace.plan.nodes import Plan, Project, Select, Source, Table, Window
 from headrace.plan.ordering import Order
 
 
@@ -16,4 +16,4 @@ def keeps_arrival_order(plan: Plan) -> bool:
     """Whether simultaneous rows of `plan` are taken in the order of their source."""
     while isinstance(plan, (Select, Project, Window, Order)):
         plan = plan.input
-    return isinstance(plan, Source)
+    return isinstance(plan, (Source, Table))

@@ -1,21 +1,23 @@
-"""The names that queries may use: streams and views."""
+"""The names that queries may use: streams, tables and views."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.errors import SqlError
-from headrace.plan.nodes import Plan, Source, TimeKind
-from headrace.schema import Schema
+from headrace.plan.nodes import Plan, Source, Table, TimeKind
+from headrace.schema import Schema, show_columns
 from headrace.sql.codes import Code
 from headrace.sql.place import nearest
 
 MICROSECONDS: Final = 1_000_000
 """Ticks per second of timestamps, the usual domain of time."""
+ANY_TIME: Final = 0
+"""In the place of ticks per second: rows that are valid at every instant, whatever a tick is."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,7 @@ class StreamDef:
     ticks_per_second: int | None = MICROSECONDS
 
     def __post_init__(self) -> None:
-        names = [each.lower() for each in self.schema.names]
-        twice = next((each for each in names if names.count(each) > 1), None)
-        if twice is not None:
-            raise SqlError(Code.SAME_COLUMN, f"stream {self.name} has two columns {twice!r}")
+        _refuse_twins(f"stream {self.name}", self.schema)
         if self.time_column is not None and self.time_column not in self.schema.names:
             hint = nearest(self.time_column, self.schema.names)
             raise SqlError(
@@ -50,10 +49,49 @@ class StreamDef:
 
 
 @dataclass(frozen=True)
+class TableDef:
+    """A table by name: its columns, its rows if they are known yet, and the file they came from if one.
+
+    Without `data` the rows are given later: `engine.load(name, data)`.
+    """
+
+    name: str
+    schema: Schema
+    data: pa.Table | None = field(default=None, compare=False, repr=False)
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_twins(f"table {self.name}", self.schema)
+        if self.data is not None and not _same_columns(self.data.schema, self.schema):
+            raise SqlError(
+                Code.TABLE_COLUMNS,
+                f"table {self.name} is ({show_columns(self.schema)}), not ({show_columns(self.data.schema)})",
+                hint="headrace.read_table(path, schema) casts; so does data.cast(schema)",
+            )
+
+    @property
+    def plan(self) -> Table:
+        """The plan that reads it."""
+        return Table(self.name, self.schema)
+
+
+def _same_columns(one: Schema, other: Schema) -> bool:
+    return bool(one.names == other.names and one.types == other.types)
+
+
+def _refuse_twins(what: str, schema: Schema) -> None:
+    names = [each.lower() for each in schema.names]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise SqlError(Code.SAME_COLUMN, f"{what} has two columns {twice!r}")
+
+
+@dataclass(frozen=True)
 class Relation:
     """What a query or a part of it means: a plan, which may denote a stream or a relation.
 
-    `implicit`: a relation only because a stream without a window counts as UNBOUNDED.
+    `ticks_per_second` is ANY_TIME where no stream says what a tick is: tables go with every time.
+    `implicit`: a relation only because a stream without a window counts as UNBOUNDED, or a table.
     """
 
     plan: Plan
@@ -64,12 +102,21 @@ class Relation:
     def is_stream(self) -> bool:
         return not self.plan.is_relation
 
+    @property
+    def is_static(self) -> bool:
+        """Whether it is made of tables alone, and so never changes."""
+        return self.ticks_per_second == ANY_TIME
 
-Streams = Iterable[StreamDef | Source] | Mapping[str, pa.Schema | Source | StreamDef]
+
+Definition = StreamDef | TableDef
+Streams = (
+    Iterable[Definition | Source | Table]
+    | Mapping[str, pa.Schema | pa.Table | Source | Table | StreamDef | TableDef]
+)
 
 
 class Catalog:
-    """Streams and views by name; case does not matter, as in Spark.
+    """Streams, tables and views by name; case does not matter, as in Spark.
 
     `ticks_per_second` is the domain of streams that do not say theirs.
     """
@@ -77,20 +124,28 @@ class Catalog:
     def __init__(self, streams: Streams = (), *, ticks_per_second: int | None = MICROSECONDS) -> None:
         self.ticks_per_second = ticks_per_second
         self.streams: dict[str, StreamDef] = {}
+        self.tables: dict[str, TableDef] = {}
         self._views: dict[str, tuple[str, Relation]] = {}
-        for stream in self._defined(streams):
-            self.add(stream)
+        for each in self._defined(streams):
+            if isinstance(each, TableDef):
+                self.add_table(each)
+            else:
+                self.add(each)
 
-    def _defined(self, streams: Streams) -> list[StreamDef]:
+    def _defined(self, streams: Streams) -> list[Definition]:
         if isinstance(streams, Mapping):
             return [self._definition(each, name) for name, each in streams.items()]
         if isinstance(streams, Iterable) and not isinstance(streams, (str, bytes, pa.Schema)):
             return [self._definition(each) for each in streams]
         raise _no_stream(streams)
 
-    def _definition(self, of: object, name: str | None = None) -> StreamDef:
-        if isinstance(of, StreamDef):
+    def _definition(self, of: object, name: str | None = None) -> Definition:
+        if isinstance(of, (StreamDef, TableDef)):
             return of
+        if isinstance(of, Table):
+            return TableDef(of.name, of.columns)
+        if isinstance(of, pa.Table) and name is not None:
+            return TableDef(name, of.schema, of)
         if isinstance(of, Source):
             return StreamDef(of.name, of.columns, of.time, ticks_per_second=self.ticks_per_second)
         if isinstance(of, pa.Schema) and name is not None:
@@ -99,16 +154,22 @@ class Catalog:
 
     @property
     def names(self) -> list[str]:
-        """Every stream and view, as declared."""
-        return [each.name for each in self.streams.values()] + [name for name, _ in self._views.values()]
+        """Every stream, table and view, as declared."""
+        leaves: list[Definition] = [*self.streams.values(), *self.tables.values()]
+        return [each.name for each in leaves] + [name for name, _ in self._views.values()]
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self.streams or name.lower() in self._views
+        return any(name.lower() in known for known in (self.streams, self.tables, self._views))
 
     def add(self, stream: StreamDef, *, replace: bool = False) -> None:
         """Declare a stream; a name that is taken is an error unless it is to be replaced."""
         self._claim(stream.name, replace)
         self.streams[stream.name.lower()] = stream
+
+    def add_table(self, table: TableDef, *, replace: bool = False) -> None:
+        """Declare a table."""
+        self._claim(table.name, replace)
+        self.tables[table.name.lower()] = table
 
     def add_view(self, name: str, relation: Relation, *, replace: bool = False) -> None:
         """Declare a view: a name for the meaning of a query."""
@@ -118,8 +179,9 @@ class Catalog:
     def _claim(self, name: str, replace: bool) -> None:
         if name in self and not replace:
             hint = "write CREATE OR REPLACE, or choose another name"
-            raise SqlError(Code.NAME_TAKEN, f"there is a stream or view {name!r} already", hint=hint)
+            raise SqlError(Code.NAME_TAKEN, f"there is a stream, table or view {name!r} already", hint=hint)
         self.streams.pop(name.lower(), None)
+        self.tables.pop(name.lower(), None)
         self._views.pop(name.lower(), None)
 
     def find(self, name: str) -> Relation | None:
@@ -127,6 +189,9 @@ class Catalog:
         stream, view = self.streams.get(name.lower()), self._views.get(name.lower())
         if stream is not None:
             return Relation(stream.source, stream.ticks_per_second)
+        table = self.tables.get(name.lower())
+        if table is not None:
+            return Relation(table.plan, ANY_TIME, implicit=True)
         return view[1] if view else None
 
     def copy(self) -> Catalog:
@@ -137,9 +202,9 @@ class Catalog:
 
     def become(self, other: Catalog) -> None:
         """Take over the names of another catalog, and forget one's own."""
-        self.streams, self._views = dict(other.streams), dict(other._views)
+        self.streams, self.tables, self._views = dict(other.streams), dict(other.tables), dict(other._views)
 
 
 def _no_stream(of: object) -> SqlError:
-    hint = "give StreamDefs, Sources, or a mapping from names to Arrow schemas"
+    hint = "give StreamDefs, TableDefs, or a mapping from names to Arrow schemas (of tables: Arrow Tables)"
     return SqlError(Code.STREAMS, f"{of!r} says of no stream what it is", hint=hint)

@@ -83,4 +83,14 @@ class ViewDeclaration:
     replace: bool
 
 
-Declaration = StreamDeclaration | ViewDeclaration
+@dataclass(frozen=True)
+class TableDeclaration:
+    """`CREATE TABLE name (column type, …) FROM 'file'`; no columns: those of the file."""
+
+    name: exp.Identifier
+    columns: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    path: exp.Literal
+    replace: bool
+
+
+Declaration = StreamDeclaration | ViewDeclaration | TableDeclaration

@@ -1,4 +1,4 @@
-"""`CREATE STREAM` and `CREATE VIEW`; `CREATE TABLE … FROM 'file'` is refused by name."""
+"""`CREATE STREAM`, `CREATE VIEW` and `CREATE TABLE … FROM 'file'`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from headrace.sql.clauses import Declaration, StreamDeclaration, ViewDeclaration
+from headrace.sql.clauses import Declaration, StreamDeclaration, TableDeclaration, ViewDeclaration
 from headrace.sql.codes import Code
 from headrace.sql.place import fail, nearest
-from headrace.sql.window_parser import LATER, WindowParser
+from headrace.sql.window_parser import WindowParser
 
 DECLARATION: Final = "declaration"
 """The key in a CREATE's `meta` under which what it declares lies."""
@@ -26,7 +26,7 @@ class DeclarationParser(WindowParser):
         word, token = self._curr.text.upper(), self._curr or self._prev
         read = KINDS.get(word)
         if read is None:
-            hint = nearest(word, KINDS, "CREATE STREAM … or CREATE VIEW …")
+            hint = nearest(word, KINDS, "CREATE STREAM …, CREATE TABLE … or CREATE VIEW …")
             fail(Code.STATEMENT, f"cannot create {self._curr.text or 'nothing'}", token, hint)
         self._advance()
         declaration = read(self, replace)
@@ -48,12 +48,16 @@ class DeclarationParser(WindowParser):
     def _parse_stream_declaration(self, replace: bool) -> StreamDeclaration:
         name = self._parse_name("a stream")
         self._expect(TokenType.L_PAREN, "( and the columns")
+        columns = self._parse_declared_columns()
+        time = self._parse_name("the column of time") if self._match_text_seq("TIME") else None
+        return StreamDeclaration(name, columns, time, replace)
+
+    def _parse_declared_columns(self) -> tuple[tuple[exp.Identifier, exp.DataType], ...]:
         columns = [self._parse_declared_column()]
         while self._match(TokenType.COMMA):
             columns.append(self._parse_declared_column())
         self._expect(TokenType.R_PAREN, ")")
-        time = self._parse_name("the column of time") if self._match_text_seq("TIME") else None
-        return StreamDeclaration(name, tuple(columns), time, replace)
+        return tuple(columns)
 
     def _parse_declared_column(self) -> tuple[exp.Identifier, exp.DataType]:
         name = self._parse_name("a column")
@@ -79,11 +83,23 @@ class DeclarationParser(WindowParser):
         at: Token = self._curr or self._prev
         found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select(nested=True)))
         if found is None:
-            fail(Code.STATEMENT, "here should be a query", at, "SELECT …, or CREATE STREAM | VIEW …")
+            fail(Code.STATEMENT, "here should be a query", at, "SELECT …, or CREATE STREAM | TABLE | VIEW …")
         return found
 
-    def _parse_table_declaration(self, replace: bool) -> ViewDeclaration:
-        fail(Code.NO_TABLES, f"tables are {LATER}", self._prev, "declare a STREAM and window it [UNBOUNDED]")
+    def _parse_table_declaration(self, replace: bool) -> TableDeclaration:
+        name = self._parse_name("a table")
+        columns = self._parse_declared_columns() if self._match(TokenType.L_PAREN) else ()
+        self._expect(TokenType.FROM, "FROM and the name of a file")
+        file = self._curr
+        if not self._match(TokenType.STRING):
+            fail(
+                Code.SYNTAX,
+                "here should be the name of a file in quotes",
+                file or self._prev,
+                "FROM 'items.csv'",
+            )
+        path = exp.Literal.string(file.text).update_positions(file)
+        return TableDeclaration(name, columns, path, replace)
 
 
 KINDS: Final[dict[str, Callable[[DeclarationParser, bool], Declaration]]] = {

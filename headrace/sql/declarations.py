@@ -1,4 +1,4 @@
-"""CREATE STREAM and CREATE VIEW: names added to the catalog."""
+"""CREATE STREAM, CREATE TABLE and CREATE VIEW: names added to the catalog."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 from sqlglot import exp
 
+from headrace.connectors.tables import read_table
+from headrace.errors import InputError
 from headrace.plan.nodes import TimeKind
 from headrace.schema import DataType
-from headrace.sql.catalog import MICROSECONDS, StreamDef
-from headrace.sql.clauses import Declaration, StreamDeclaration, ViewDeclaration
+from headrace.sql.catalog import MICROSECONDS, StreamDef, TableDef
+from headrace.sql.clauses import Declaration, StreamDeclaration, TableDeclaration, ViewDeclaration
 from headrace.sql.codes import Code
 from headrace.sql.environment import Environment, renamed
 from headrace.sql.place import fail, nearest
@@ -27,18 +29,35 @@ def declare_in(env: Environment, declaration: Declaration) -> None:
     name = declaration.name
     if name.name in env.catalog and not declaration.replace:
         hint = "write CREATE OR REPLACE, or choose another name"
-        fail(Code.NAME_TAKEN, f"there is a stream or view {name.name!r} already", name, hint)
+        fail(Code.NAME_TAKEN, f"there is a stream, table or view {name.name!r} already", name, hint)
     DECLARATIONS[type(declaration)](env, declaration)
 
 
 def _stream(env: Environment, declaration: StreamDeclaration) -> None:
+    env.catalog.add(_timed(env, declaration, _schema(declaration.columns)), replace=True)
+
+
+def _schema(columns: tuple[tuple[exp.Identifier, exp.DataType], ...]) -> pa.Schema:
     seen: set[str] = set()
-    for column, _ in declaration.columns:
+    for column, _ in columns:
         if column.name.lower() in seen:
             fail(Code.SAME_COLUMN, f"two columns are called {column.name!r}", column)
         seen.add(column.name.lower())
-    schema = pa.schema([pa.field(column.name, arrow_type(of)) for column, of in declaration.columns])
-    env.catalog.add(_timed(env, declaration, schema), replace=True)
+    return pa.schema([pa.field(column.name, arrow_type(of)) for column, of in columns])
+
+
+def _table(env: Environment, declaration: TableDeclaration) -> None:
+    """The table as its file is now, read once; what is wrong with the file shows at its place in the text."""
+    path, schema = declaration.path.name, _schema(declaration.columns) if declaration.columns else None
+    try:
+        data = read_table(path, schema)
+    except InputError as error:
+        code = FILE_ERRORS.get(error.code, Code.TABLE_FILE)
+        fail(code, f"{path}: {error.message}", declaration.path, error.hint)
+    env.catalog.add_table(TableDef(declaration.name.name, data.schema, data, path), replace=True)
+
+
+FILE_ERRORS: Final = {"HR-I020": Code.TABLE_FORMAT, "HR-I023": Code.TABLE_COLUMNS}
 
 
 def _timed(env: Environment, declaration: StreamDeclaration, schema: pa.Schema) -> StreamDef:
@@ -75,5 +94,6 @@ def _view(env: Environment, declaration: ViewDeclaration) -> None:
 
 DECLARATIONS: Final[dict[type[Any], Callable[[Environment, Any], None]]] = {
     StreamDeclaration: _stream,
+    TableDeclaration: _table,
     ViewDeclaration: _view,
 }

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from headrace.expressions import Column
 from headrace.plan.nodes import Project
-from headrace.sql.catalog import Catalog, Relation
+from headrace.sql.catalog import ANY_TIME, Catalog, Relation
 from headrace.sql.codes import Code
 from headrace.sql.place import Place, fail, nearest
 
@@ -30,7 +30,7 @@ class Environment:
             listed = f"known: {', '.join(known)}" if known else "declare it, or pass streams={'name': schema}"
             fail(
                 Code.UNKNOWN_STREAM,
-                f"no stream or view {name.name!r}",
+                f"no stream, table or view {name.name!r}",
                 name,
                 nearest(name.name, known, listed),
             )
@@ -58,11 +58,14 @@ def renamed(relation: Relation, names: list[str], place: Place) -> Relation:
     return replace(relation, plan=Project(relation.plan, columns))
 
 
-def one_domain(first: int | None, second: int | None, place: Place) -> None:
-    """An error unless two times are of one domain."""
+def one_domain(first: int | None, second: int | None, place: Place) -> int | None:
+    """The domain of time of two relations; an error unless it is one. Tables go with every time."""
+    if ANY_TIME in (first, second):
+        return second if first == ANY_TIME else first
     if first != second:
         shown = [
             "sequence numbers" if each is None else f"{each} ticks per second" for each in (first, second)
         ]
         hint = "all streams of a query share one domain of time"
         fail(Code.TIME_DOMAINS, f"{shown[0]} and {shown[1]} do not mix", place, hint)
+    return first

@@ -27,11 +27,12 @@ INNER: Final = frozenset({"", "INNER", "CROSS"})
 
 @dataclass(frozen=True)
 class From:
-    """The items in order, what the text says of the first, and the conditions that ON adds to WHERE."""
+    """The items in order, what the text says of the first, the conditions that ON adds to WHERE, the time."""
 
     scope: Scope
     place: exp.Expr
     conditions: list[Expression]
+    ticks_per_second: int | None
 
 
 def read_from(env: Environment, node: exp.Select, translate: Translate) -> From:
@@ -40,17 +41,19 @@ def read_from(env: Environment, node: exp.Select, translate: Translate) -> From:
     if start is None or start.this is None:
         fail(Code.NOT_CQL, "a query reads at least one stream", node, "add FROM and a stream")
     items = [read_item(env, start.this, translate)]
+    domain = items[0].input.ticks_per_second
     conditions: list[Expression] = []
     for join in node.args.get("joins") or ():
         _check_inner(join)
-        items.append(_next(items, read_item(env, join.this, translate), join.this))
+        item = _next(items, read_item(env, join.this, translate), join.this)
+        domain = one_domain(domain, item.input.ticks_per_second, join.this)
+        items.append(item)
         conditions += conjuncts(Resolver(Scope(tuple(items)), "ON"), join.args.get("on"))
-    return From(Scope(tuple(items)), start.this, conditions)
+    return From(Scope(tuple(items)), start.this, conditions, domain)
 
 
 def _next(items: list[Item], item: Item, place: exp.Expr) -> Item:
-    """One more item, of the same time and with a name of its own."""
-    one_domain(items[0].input.ticks_per_second, item.input.ticks_per_second, place)
+    """One more item, with a name of its own."""
     if item.name and any(each.name.lower() == item.name.lower() for each in items):
         fail(Code.SAME_ALIAS, f"two FROM items are called {item.name!r}", place, f"write {item.of} AS …")
     return item
@@ -111,6 +114,8 @@ def _window(node: exp.Expr, name: str, relation: Relation) -> WindowSpec | None:
         return None
     if not relation.is_stream:
         hint = "window the streams inside it, or make it a stream with ISTREAM(…)"
+        if relation.is_static:
+            hint = "a table holds its rows at every instant: leave the window out"
         fail(Code.WINDOW_ON_RELATION, "a window makes a relation of a stream; this is one", clause.span, hint)
     scope = Scope((Item(name, name, relation, None),))
 

@@ -12,6 +12,7 @@ from headrace.plan.nodes import (
     Project,
     Select,
     SlidingAggregate,
+    Table,
     ToStream,
     Union,
     Window,
@@ -48,6 +49,8 @@ def keeps_all(plan: Plan) -> bool:
     """Whether no row ever leaves the relation."""
     if isinstance(plan, Window):
         return isinstance(plan.spec, Unbounded)
+    if isinstance(plan, Table):
+        return True
     return isinstance(plan, GROWING) and all(keeps_all(each) for each in plan.inputs)
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from headrace.errors import SqlError
 from headrace.plan.nodes import Plan, Source
 from headrace.schema import Schema
-from headrace.sql.catalog import MICROSECONDS, Catalog, Streams
+from headrace.sql.catalog import MICROSECONDS, Catalog, Streams, TableDef
 from headrace.sql.codes import Code
 from headrace.sql.declaration_parser import DECLARATION
 from headrace.sql.declarations import declare_in
@@ -28,6 +28,8 @@ class Query:
     text: str
     plan: Plan
     ticks_per_second: int | None = MICROSECONDS
+    tables: tuple[TableDef, ...] = ()
+    """The tables it reads, with their rows where these are known; `Engine.add` loads those."""
 
     @property
     def schema(self) -> Schema:
@@ -37,7 +39,7 @@ class Query:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The streams it reads, in the order of their first mention."""
-        return tuple(dict.fromkeys(_sources(self.plan)))
+        return tuple(dict.fromkeys(leaf for leaf in _leaves(self.plan) if isinstance(leaf, Source)))
 
 
 def query(
@@ -60,11 +62,15 @@ def query(
             place = queries[1] if queries else None
             fail(Code.ONE_QUERY, f"the text holds {len(queries)} queries, not one", place, hint)
         relation = by_default(translate(Environment(catalog, text), queries[0]), queries[0])
-    return Query(name, text, relation.plan, relation.ticks_per_second)
+        if relation.is_static:
+            hint = "join the table with a stream, or read the file with headrace.read_table"
+            fail(Code.NO_STREAM, "this query reads tables only, and so never answers anew", queries[0], hint)
+    tables = [each for each in catalog.tables.values() if each.plan in _leaves(relation.plan)]
+    return Query(name, text, relation.plan, relation.ticks_per_second, tuple(tables))
 
 
 def declare(text: str, catalog: Catalog) -> None:
-    """Add the streams and views that `text` declares to `catalog`: all of them, or none on an error."""
+    """Add what `text` declares to `catalog`: all of it, or nothing on an error."""
     trial = catalog.copy()
     with reporting(_checked(text)):
         queries = _run(text, trial)
@@ -90,6 +96,5 @@ def _checked(text: object) -> str:
     return text
 
 
-def _sources(plan: Plan) -> list[Source]:
-    own = [plan] if isinstance(plan, Source) else []
-    return own + [source for each in plan.inputs for source in _sources(each)]
+def _leaves(plan: Plan) -> list[Plan]:
+    return [leaf for each in plan.inputs for leaf in _leaves(each)] if plan.inputs else [plan]

@@ -64,7 +64,7 @@ def select(env: Environment, node: exp.Select, translate: Translate) -> Relation
 def _relation(body: Body, plan: Plan) -> Relation:
     items = body.source.scope.items
     implicit = plan.is_relation and not body.is_grouped and all(item.is_implicit for item in items)
-    found = Relation(plan, items[0].input.ticks_per_second, implicit)
+    found = Relation(plan, body.source.ticks_per_second, implicit)
     return replace(found, plan=Distinct(plan)) if body.listing.distinct else found
 
 
@@ -84,8 +84,9 @@ def _plain(body: Body) -> Plan:
 def _grouped(body: Body) -> Plan:
     """Rows by group; without a window there would never be an end to a group's rows."""
     scope = body.source.scope
-    if all(item.is_implicit for item in scope.items):
-        hint = f"write {scope.items[0].name} [RANGE 10 MINUTES], or [UNBOUNDED] if all rows count forever"
+    streams = [item for item in scope.items if not item.input.is_static]
+    if streams and all(item.is_implicit for item in streams):
+        hint = f"write {streams[0].name} [RANGE 10 MINUTES], or [UNBOUNDED] if all rows count forever"
         fail(Code.NO_WINDOW, "an aggregate needs a window on the stream", body.source.place, hint)
     group = body.node.args.get("group")
     return aggregated(scope, body.where, group, body.columns, body.having, body.listing.aliases)

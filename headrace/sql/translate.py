@@ -98,9 +98,10 @@ def _as_relation(relation: Relation) -> Relation:
 
 
 def _combined(branches: list[Relation], plan: Plan, place: exp.Expr) -> Relation:
+    domain = branches[0].ticks_per_second
     for each in branches[1:]:
-        one_domain(branches[0].ticks_per_second, each.ticks_per_second, place)
-    return Relation(plan, branches[0].ticks_per_second, any(each.implicit for each in branches))
+        domain = one_domain(domain, each.ticks_per_second, place)
+    return Relation(plan, domain, any(each.implicit for each in branches))
 
 
 def _aligned(branches: list[Relation], place: exp.Expr) -> list[Plan]:

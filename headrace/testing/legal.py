@@ -12,6 +12,7 @@ from headrace.plan.nodes import (
     Project,
     Select,
     SlidingAggregate,
+    Table,
     Union,
     Window,
 )
@@ -24,6 +25,8 @@ def ends_are_known(plan: Plan) -> bool:
     """Whether each row's end is known when it starts: time windows, and what keeps intervals as they are."""
     if isinstance(plan, Window):
         return not isinstance(plan.spec, Rows)
+    if isinstance(plan, Table):
+        return True
     keeps = isinstance(plan, (*ROWWISE, Union, Join, Granularity))
     return keeps and all(ends_are_known(below) for below in plan.inputs)
 
@@ -44,8 +47,8 @@ def is_finite(plan: Plan) -> bool:
     """Whether every row leaves in the end, so that an RStream over it is finite."""
     if isinstance(plan, Window):
         return not isinstance(plan.spec, (Rows, Unbounded))
-    if isinstance(plan, SlidingAggregate):
-        return True
+    if isinstance(plan, (SlidingAggregate, Table)):
+        return isinstance(plan, SlidingAggregate)
     if isinstance(plan, Join):
         return is_finite(plan.left) or is_finite(plan.right)
     if isinstance(plan, Except):

@@ -19,10 +19,10 @@ from headrace.plan.order import keeps_arrival_order
 from headrace.schema import Schema
 from headrace.testing.folds import fold
 from headrace.testing.values import Bag, Event, Row, canonical_row, row_order
-from headrace.time.timestamp import MAX_TIME, plus
+from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
 
 Sources = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
-"""For each stream its rows with their times, in the order of delivery."""
+"""For each stream its rows with their times, in the order of delivery; of tables the times do not count."""
 
 
 class Element(NamedTuple):
@@ -85,6 +85,12 @@ def _source(plan: nodes.Source, sources: Sources) -> list[Element]:
     names = plan.schema.names
     rows = [(time, canonical_row(row.get(name) for name in names)) for time, row in sources[plan.name]]
     return [Element(row, time, time) for time, row in sorted(rows, key=lambda each: each[0])]
+
+
+def _table(plan: nodes.Table, sources: Sources) -> list[Element]:
+    names = plan.schema.names
+    rows = [canonical_row(row.get(name) for name in names) for _, row in sources[plan.name]]
+    return [Element(row, BEGINNING, MAX_TIME) for row in rows]
 
 
 def _select(plan: nodes.Select, sources: Sources) -> list[Element]:
@@ -310,6 +316,7 @@ Meaning = Callable[[Any, Sources], list[Element]]
 
 MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Source: _source,
+    nodes.Table: _table,
     nodes.Select: _select,
     nodes.Project: _project,
     nodes.Union: _union,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.expressions import Expression, col
 from headrace.plan import nodes, windows
-from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.nodes import AggregateCall, Plan, Source, Table
 from headrace.schema import Schema
 from headrace.testing.legal import ends_are_known, is_finite, joins, slides, starts_are_known
 from headrace.testing.schemas import (
@@ -47,7 +47,7 @@ DEVIATIONS: Final = ("variance", "var_pop", "stddev", "stddev_pop")
 
 @dataclass(frozen=True)
 class Case:
-    """A query, and the rows of each of its streams in order of time."""
+    """A query, and the rows of each of its streams in order of time, and of its tables in any order."""
 
     plan: Plan
     sources: dict[str, Rows]
@@ -58,8 +58,9 @@ def cases(draw: st.DrawFn, depth: int = 4) -> Case:
     """A random query with data; fewer rows where joins would multiply them."""
     plan = draw(plans(depth))
     most = 40 if joins(plan) < 2 else 10
-    sources = sorted(sources_of(plan), key=lambda source: source.name)
-    return Case(plan, {source.name: draw(rows(source.columns, most)) for source in sources})
+    columns = {leaf.name: leaf.columns for leaf in sources_of(plan)}
+    columns |= {leaf.name: leaf.columns for leaf in tables_of(plan)}
+    return Case(plan, {name: draw(rows(columns[name], most)) for name in sorted(columns)})
 
 
 @st.composite
@@ -84,7 +85,12 @@ def source_lists(draw: st.DrawFn) -> Sources:
 
 def sources_of(plan: Plan) -> set[Source]:
     """The sources that a plan reads."""
-    return {plan} if isinstance(plan, Source) else set().union(*map(sources_of, plan.inputs))
+    return {plan} if isinstance(plan, Source) else set[Source]().union(*map(sources_of, plan.inputs))
+
+
+def tables_of(plan: Plan) -> set[Table]:
+    """The tables that a plan reads."""
+    return {plan} if isinstance(plan, Table) else set[Table]().union(*map(tables_of, plan.inputs))
 
 
 # ---------------------------------------------------------------------------------- streams, relations
@@ -179,6 +185,12 @@ def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
 def _window(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     plan = _stream(draw, sources, depth - 1)
     return nodes.Window(plan, _spec(draw, plan.schema))
+
+
+def _table(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    """A table with the columns of a stream, so that they may be joined and united."""
+    like = draw(st.sampled_from(sources))
+    return Table(f"t_{like.name}", like.columns)
 
 
 def _timed(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
@@ -319,7 +331,7 @@ def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))
 STREAMS: Final[tuple[Drawing, ...]] = ROWWISE_STREAMS
 TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
-WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate)
+WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate, _table)
 RELATIONS: Final[tuple[Drawing, ...]] = (
     _window,
     _aggregate,
@@ -333,5 +345,6 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _union(_relation),
     _join,
     _aggregate,
+    _table,
 )
 TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, *ROWWISE_STREAMS)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from hypothesis import strategies as st
 
 from headrace.testing.interleavings import Step, batch_of, interleavings
-from headrace.testing.plans import Case, sources_of
+from headrace.testing.plans import Case, sources_of, tables_of
 
 K: Final = (1000, 1, 2, 7, "auto")
 STRATEGIES: Final = ("dfs", "bfs", "rr")
@@ -21,7 +21,9 @@ class Run:
     """How a query is executed.
 
     `swaps` are (index of a step, strategy): the table is changed before that step. `snapshots` are indexes of
-    steps before which the engine is replaced by a new one restored from its snapshot.
+    steps before which the engine is replaced by a new one restored from its snapshot. `load` is the index of
+    the step before which tables are loaded; −1: as soon as the query is there, −2: before that. `reload`:
+    they are also loaded into an engine that is then restored.
     """
 
     steps: tuple[Step, ...]
@@ -31,11 +33,14 @@ class Run:
     propagation: str
     swaps: tuple[tuple[int, str], ...]
     snapshots: frozenset[int]
+    load: int = -2
+    reload: bool = True
 
     def __repr__(self) -> str:
         steps = ", ".join(map(_brief, self.steps))
         ways = f"k={self.k}, strategy={self.strategy}, ets={self.ets}, propagation={self.propagation}"
-        return f"Run({ways}, swaps={list(self.swaps)}, snapshots={sorted(self.snapshots)}, steps=[{steps}])"
+        changes = f"swaps={list(self.swaps)}, snapshots={sorted(self.snapshots)}"
+        return f"Run({ways}, {changes}, load={self.load}, reload={self.reload}, steps=[{steps}])"
 
 
 def _brief(step: Step) -> str:
@@ -57,4 +62,6 @@ def runs(draw: st.DrawFn, case: Case, lag: int = 0) -> Run:
         draw(st.sampled_from(PROPAGATIONS)),
         tuple(sorted(draw(st.lists(st.tuples(places, st.sampled_from(STRATEGIES)), max_size=2)))),
         draw(st.frozensets(places, max_size=2)),
+        draw(st.integers(-2, len(steps) - 1)) if tables_of(case.plan) else -2,
+        draw(st.booleans()),
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
+
 from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
-from headrace.testing.plans import Case, sources_of
+from headrace.testing.plans import Case, sources_of, tables_of
 from headrace.testing.runs import Run
 from headrace.time.ets import NONE, ON_DEMAND, Policy, TimerPromise, periodic
 
@@ -16,8 +20,19 @@ def engine_for(case: Case, run: Run, lag: int = 0) -> Engine:
     engine = Engine(strategy=f"{run.strategy}({run.k})", propagation=run.propagation, now=-(10**9))
     for source in sorted(sources_of(case.plan), key=lambda s: s.name):
         engine.declare(source, policy=POLICIES[run.ets], promise=TimerPromise(lag))
+    if run.load == -2:
+        load_tables(engine, case)
     engine.add("q", case.plan)
+    if run.load == -1:
+        load_tables(engine, case)
     return engine
+
+
+def load_tables(engine: Engine, case: Case) -> None:
+    """Give every table of the case its rows."""
+    for table in tables_of(case.plan):
+        rows = [row for _, row in case.sources[table.name]]
+        engine.load(table.name, pa.Table.from_pylist(rows, schema=table.columns))
 
 
 def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
@@ -30,8 +45,10 @@ def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
                 engine.set_strategy(f"{strategy}({run.k})")
         if i in run.snapshots:
             chain.append(Snapshot.decode(engine.snapshot(chain[-1].version if chain else None).encode()))
-            engine = engine_for(case, run, lag)
+            engine = engine_for(case, run if run.reload else replace(run, load=i), lag)
             engine.restore(chain)
+        if run.load == i:
+            load_tables(engine, case)
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)
         elif step[0] == "advance":

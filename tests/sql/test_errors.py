@@ -147,9 +147,11 @@ CASES = [
         "",
     ),
     ("SELECT item FROM bids [RANGE MIN 2 HOURS, MAX 5 HOURS]", Code.NO_RANGE_BOUNDS, "MIN", "[RANGE 1 HOUR]"),
-    ("CREATE TABLE t FROM 'file.csv'", Code.NO_TABLES, "TABLE", "[UNBOUNDED]"),
+    ("CREATE TABLE t FROM 'file.xls'", Code.TABLE_FORMAT, "'file.xls'", ".csv"),
+    ("CREATE TABLE t FROM 'no/such/file.csv'", Code.TABLE_FILE, "'no/such/file.csv'", "looked from"),
+    ("CREATE TABLE t (a INT) FROM items", Code.SYNTAX, "items", "FROM 'items.csv'"),
 ]
-ELSEWHERE = {Code.TOO_DEEP, Code.TIME_DOMAINS, Code.STREAMS}
+ELSEWHERE = {Code.TOO_DEEP, Code.TIME_DOMAINS, Code.STREAMS, Code.TABLE_COLUMNS, Code.NO_STREAM}
 
 
 @pytest.mark.parametrize(("text", "code", "marked", "hint"), CASES, ids=[text[:60] for text, *_ in CASES])

@@ -1,0 +1,112 @@
+"""Tables from files: CSV, JSON lines, Parquet and Arrow IPC, told apart by the end of the name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from headrace.errors import InputError
+from headrace.schema import DataType, Schema, show_columns
+
+Read = Callable[[str, Schema | None], pa.Table]
+
+
+def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa.Table:
+    """All rows of a file. With a `schema`: its columns, by name, in its types; others are left out."""
+    read = FORMATS.get(Path(path).suffix.lower())
+    if read is None:
+        raise InputError(
+            "HR-I020",
+            f"no format is known for files ending in {Path(path).suffix or 'nothing'!r}",
+            place=str(path),
+            hint=f"known: {', '.join(FORMATS)}",
+        )
+    if not Path(path).is_file():
+        raise InputError(
+            "HR-I021", "there is no such file", place=str(path), hint=f"looked from {Path.cwd()}"
+        )
+    try:
+        found = read(str(path), schema)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        said = str(error).split("\n")[0]
+        raise InputError(
+            "HR-I022",
+            f"the file cannot be read: {said}",
+            place=str(path),
+            hint="is it what its name says, and does every value fit its column?",
+        ) from None
+    return found if schema is None else _conformed(found, schema, str(path))
+
+
+def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
+    missing = next((name for name in schema.names if name not in found.schema.names), None)
+    if missing is not None:
+        raise InputError(
+            "HR-I023",
+            f"the file has no column {missing!r}",
+            place=path,
+            hint=f"its columns: {show_columns(found.schema)}",
+        )
+    chosen = found.select(schema.names)
+    try:
+        return chosen.cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(
+            "HR-I023",
+            f"the columns do not fit: {str(error).splitlines()[0]}",
+            place=path,
+            hint=f"its columns: {show_columns(chosen.schema)}",
+        ) from None
+
+
+def _csv(path: str, schema: Schema | None) -> pa.Table:
+    from pyarrow import csv
+
+    types = {field.name: field.type for field in schema or () if _is_written_plainly(field.type)}
+    options = csv.ConvertOptions(
+        column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return csv.read_csv(path, convert_options=options)
+
+
+def _is_written_plainly(of: DataType) -> bool:
+    """Whether the reader of CSV itself can be told this type; the rest is read as found and then cast."""
+    return not (pt.is_nested(of) or pt.is_binary(of) or pt.is_null(of))
+
+
+def _json(path: str, schema: Schema | None) -> pa.Table:
+    from pyarrow import json
+
+    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=schema))
+
+
+def _parquet(path: str, schema: Schema | None) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path).read()
+
+
+def _ipc(path: str, schema: Schema | None) -> pa.Table:
+    """The file format of Arrow IPC, or its stream format."""
+    with pa.OSFile(path) as file:
+        try:
+            return pa.ipc.open_file(file).read_all()
+        except pa.ArrowInvalid:
+            file.seek(0)
+            return pa.ipc.open_stream(file).read_all()
+
+
+FORMATS: Final[dict[str, Read]] = {
+    ".csv": _csv,
+    ".json": _json,
+    ".jsonl": _json,
+    ".ndjson": _json,
+    ".parquet": _parquet,
+    ".arrow": _ipc,
+    ".feather": _ipc,
+}
