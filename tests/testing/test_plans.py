@@ -65,7 +65,8 @@ def test_failures_shrink_to_small_plans() -> None:
 
     looking = settings(max_examples=300, database=None, suppress_health_check=list(HealthCheck))
     kinds = [type(node).__name__ for node in nodes_of(find(plans.relations(2), has_join, settings=looking))]
-    assert kinds == ["Join", "Table", "Project", "Table"]
+    leaf = [["Window", "Source"], ["Table"]]
+    assert kinds in [["Join", *left, "Project", *right] for left in leaf for right in leaf]
 
 
 def test_ends_are_known_of_time_windows_and_what_keeps_intervals() -> None:
