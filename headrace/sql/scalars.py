@@ -28,6 +28,7 @@ from headrace.expressions import (
 )
 from headrace.sql.aggregate_names import AGGREGATES
 from headrace.sql.codes import Code
+from headrace.sql.intervals import moved
 from headrace.sql.literals import literal
 from headrace.sql.place import fail, nearest
 from headrace.sql.reading import READ, check_read
@@ -157,8 +158,8 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.Null: lambda resolver, node: Literal(None),
     exp.Boolean: lambda resolver, node: Literal(bool(node.this)),
     exp.Paren: lambda resolver, node: build(resolver, node.this),
-    exp.Add: _binary(Arithmetic, "+"),
-    exp.Sub: _binary(Arithmetic, "-"),
+    exp.Add: moved("+", build),
+    exp.Sub: moved("-", build),
     exp.Mul: _binary(Arithmetic, "*"),
     exp.Div: _binary(Arithmetic, "/"),
     exp.Mod: _binary(Arithmetic, "%"),
@@ -193,7 +194,7 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Subquery: ("a query", "put it into FROM and join with it"),
     exp.Select: ("a query", "put it into FROM and join with it"),
     exp.Exists: ("EXISTS", "join with the other stream and take DISTINCT"),
-    exp.Interval: ("INTERVAL", "compute with unix_micros(ts) and plain numbers"),
+    exp.Interval: ("INTERVAL", "it moves a time: ts - INTERVAL 10 SECONDS"),
     exp.Window: ("OVER", "aggregate over a window on the FROM item: FROM s [ROWS 10]"),
     exp.IntDiv: ("DIV", "CAST(a / b AS BIGINT) rounds towards zero"),
     exp.Distinct: ("DISTINCT", "write it after SELECT, or inside count(DISTINCT x)"),

@@ -240,6 +240,11 @@ def field(depth):
     return st.one_of(
         st.builds(fn, names, time),
         of_type(pa.string(), depth).map(lambda x: fn("length", x)),
+        st.builds(
+            lambda x, pattern: fn("regexp_count", x, pattern),
+            of_type(pa.string(), depth),
+            st.sampled_from(["a", "aa", "[a-b]+", ".?"]),
+        ),
     )
 
 
@@ -249,6 +254,16 @@ def truncated(depth):
         ["year", "quarter", "MONTH", "week", "dd", "hour", "minute", "second", "millisecond", "no"]
     )
     return st.builds(lambda unit, x: fn("date_trunc", unit, x), units, of_type(pa.timestamp("us"), depth))
+
+
+@cache
+def shifted(depth):
+    ticks = st.sampled_from([0, 1, -(10**6), 86_400_000_000, 10**17, -(2**62)])
+    return st.builds(
+        lambda x, n: fn("plus_micros", x, n),
+        of_type(pa.timestamp("us"), depth),
+        ticks | of_type(pa.int8(), 0),
+    )
 
 
 @cache
@@ -268,7 +283,7 @@ WAYS = {
     pa.string(): (text, text),
     pa.int32(): (field,),
     pa.int64(): (to_epoch,),
-    pa.timestamp("us"): (truncated, from_epoch),
+    pa.timestamp("us"): (truncated, from_epoch, shifted),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from headrace.connectors.nexmark.draws import Numbers, below, draw, high, key, low
-from headrace.connectors.nexmark.laws import Laws
+from headrace.connectors.nexmark.laws import MILLISECOND, Laws
 from headrace.errors import InputError
 from headrace.flow.batch import Mask
 
@@ -95,3 +95,11 @@ class Arrival:
         """No event arrives later than this after its turn."""
         held = sum(silence.end - silence.begin for silence in self.silences if silence.held)
         return self.slack + held + (self.delay + 1 if self.delayed else 0)
+
+    @property
+    def skew(self) -> int:
+        """Whatever has arrived with time τ, all that is still to come has a time > τ − skew."""
+        late = self.longest - self.slack
+        if not self.slack and not late:
+            return 1
+        return self.slack + (self.slack + late if late else 0) + MILLISECOND + 1

@@ -90,6 +90,11 @@ class NexmarkGenerator:
         positions = np.arange(first, max(first, self.laws.first_at(end)), dtype=np.int64)
         return {stream: self._rows(stream, positions, (begin, end)) for stream in STREAMS}
 
+    @property
+    def skew(self) -> int:
+        """The bound δ of every stream on every other, and on itself (Srivastava & Widom, §2)."""
+        return self.arrival.skew
+
     def promised(self, position: int) -> int:
         """Rows from this position on have times of at least this, if none is delayed or held."""
         return self.arrival.promised(position)

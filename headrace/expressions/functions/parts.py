@@ -1,8 +1,12 @@
-"""Functions that take strings apart: `split_part` and `regexp_extract`."""
+"""Functions that take strings apart: `split_part`, `regexp_extract` and `regexp_count`.
+
+Regular expressions are Python's. They run row by row, but once for each distinct text of a batch.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -12,8 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.errors import ExpressionError
 from headrace.expressions import arrow
-from headrace.expressions.bound import Bound, Constant, Kernel, Vector, call
-from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewrite, takes
+from headrace.expressions.bound import Bound, Call, Constant, Kernel, Vector, call
+from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewrite, Typing, takes
 from headrace.expressions.functions.text import constants
 from headrace.expressions.scope import Rule
 
@@ -62,17 +66,52 @@ def _extract(of: pa.DataType, text: str, pattern: str, group: int = 1) -> str | 
     return (found[group] or "") if found else ""
 
 
-EXTRACT: Final = Kernel("regexp_extract", _extract)
+def _count(of: pa.DataType, text: str, pattern: str) -> int | None:
+    """How many matches there are that do not overlap."""
+    regex = _regex(pattern)
+    return None if regex is None else sum(1 for _ in regex.finditer(text))
+
+
+def _distinct(call: Call) -> Vector:
+    """Each distinct text once, where all else is constant."""
+    careful, take = arrow.rowwise(call), arrow.function("take")
+    if not all(isinstance(each, Constant) for each in call.args[1:]):
+        return careful
+
+    def run(texts: pa.Array, *rest: pa.Scalar) -> pa.Array:
+        encoded = texts.dictionary_encode()
+        return take(careful(encoded.dictionary, *rest), encoded.indices)
+
+    return run
+
+
+def _counting(call: Call) -> Vector:
+    """Arrow counts what is no more than a few letters or digits."""
+    pattern = call.args[1]
+    if not isinstance(pattern, Constant) or not PLAIN.fullmatch(pattern.value):
+        return _distinct(call)
+    run = arrow.function("count_substring", pc.MatchSubstringOptions(pattern.value))
+    return lambda texts, _: run(texts)
+
+
+PLAIN: Final = re.compile("[A-Za-z0-9]+")
+EXTRACT: Final = Kernel("regexp_extract", _extract, _distinct)
 EXTRACT_TYPES: Final = takes(TEXT, TEXT, WHOLE, gives=pa.string())
+COUNT: Final = Kernel("regexp_count", _count, _counting)
+COUNT_TYPES: Final = takes(TEXT, TEXT, gives=pa.int32())
 
 
-def _regexp_extract(*args: Bound) -> Bound:
-    pattern = args[1]
-    if isinstance(pattern, Constant) and isinstance(pattern.value, str) and _regex(pattern.value) is None:
-        raise ExpressionError(
-            "HR-E012", f"{pattern.value!r} is no regular expression", hint="Python's syntax"
-        )
-    return call(EXTRACT, *EXTRACT_TYPES("regexp_extract", args))
+def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
+    """A call whose pattern is looked at before the first row."""
+
+    def rewrite(*args: Bound) -> Bound:
+        pattern = args[1]
+        if isinstance(pattern, Constant) and isinstance(pattern.value, str) and _regex(pattern.value) is None:
+            message = f"{pattern.value!r} is no regular expression"
+            raise ExpressionError("HR-E012", message, hint="Python's syntax")
+        return call(kernel, *typing(kernel.name, args))
+
+    return rewrite
 
 
 ROWS: Final[tuple[Rule, ...]] = (
@@ -83,5 +122,6 @@ ROWS: Final[tuple[Rule, ...]] = (
         3,
         3,
     ),
-    Rewrite("regexp_extract", _regexp_extract, 2, 3),
+    Rewrite("regexp_extract", _regular(EXTRACT, EXTRACT_TYPES), 2, 3),
+    Rewrite("regexp_count", _regular(COUNT, COUNT_TYPES), 2, 2),
 )

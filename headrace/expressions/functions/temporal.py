@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.errors import ExpressionError
 from headrace.expressions import arrow
 from headrace.expressions.bound import Bound, Call, Constant, Kernel, Vector, call
-from headrace.expressions.casts.temporal import from_micros, from_ticks, local, micros
+from headrace.expressions.casts.temporal import FIRST, LAST, from_micros, from_ticks, local, micros
 from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewrite, any_time, takes
 from headrace.expressions.scope import Rule
 from headrace.expressions.types import MICROS
@@ -172,6 +172,29 @@ def _from_epoch(name: str, scale: int) -> FunctionRule:
     return FunctionRule(name, takes(WHOLE, gives=MICROS), kernel)
 
 
+def _shifted(of: pa.DataType, value: dt.datetime, ticks: int) -> dt.datetime | None:
+    return from_micros(of, micros(value) + ticks)
+
+
+def _shift(call: Call) -> Vector:
+    """By a constant that cannot lead out of int64; Arrow adds, and what leaves the calendar is NULL."""
+    ticks = call.args[1]
+    if not isinstance(ticks, Constant) or abs(ticks.value) > LAST - FIRST:
+        return arrow.rowwise(call)
+    count, stamp, by = arrow.cast_to(pa.int64()), from_ticks(call.type, 1), ticks.value
+    return lambda times, _: stamp(
+        arrow.from_numpy(pa.int64(), arrow.values(count(times)) + by, arrow.validity(times))
+    )
+
+
+def _plus_micros(time: Bound, ticks: Bound) -> Bound:
+    time = any_time("plus_micros", time)
+    return call(SHIFT, (time, WHOLE("plus_micros", ticks)), time.type)
+
+
+SHIFT: Final = Kernel("plus_micros", _shifted, _shift)
+
+
 ROWS: Final[tuple[Rule, ...]] = (
     *(_field(name) for name in ("year", "month", "day", "hour", "minute", "second")),
     *(
@@ -184,4 +207,5 @@ ROWS: Final[tuple[Rule, ...]] = (
     ),
     Rewrite("date_trunc", _date_trunc, 2, 2),
     Rewrite("date_format", _date_format, 2, 2),
+    Rewrite("plus_micros", _plus_micros, 2, 2),
 )

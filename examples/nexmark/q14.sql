@@ -1,0 +1,9 @@
+-- Calculation: bids of a range of prices, with the part of the day and how many letters c they carry.
+SELECT auction, bidder, 0.908 * price AS price,
+       CASE WHEN hour(date_time) >= 8 AND hour(date_time) <= 18 THEN 'dayTime'
+            WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime'
+            ELSE 'otherTime' END AS bid_time_type,
+       date_time, extra,
+       regexp_count(extra, 'c') AS c_counts
+FROM   bid
+WHERE  0.908 * price > 1000000 AND 0.908 * price < 50000000
