@@ -1,0 +1,267 @@
+"""Apache Flink's own tests of window aggregates and unions: its rows, and the pairs that are late for it.
+
+Flink's watermark is the newest time less 1 s after each record, in milliseconds, and a (row, window) pair is
+late when the window's end − 1 ms is at or before it. Here: a skew bound of 1000 ticks of a millisecond, each
+record an instant of its own, and rows admitted to what is not answered yet. Its tests stop and go on from a
+savepoint in the middle; so do these.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace import Bounds, Engine, HeartbeatGenerator, Rules, SkewMatrix, StreamDef, query
+from headrace.plan.nodes import Source
+from headrace.testing.compare import events_of
+from headrace.time.bounds import NEVER
+
+Folder = Callable[[str], Path]
+Program = dict[str, Any]
+Row = tuple[Any, ...]
+
+SECOND, BOUND = 1000, 1000
+COLUMNS = {"t": pa.int64(), "a_int": pa.int32(), "comment": pa.string(), "name": pa.string()}
+STREAM = StreamDef("s", pa.schema(COLUMNS), ticks_per_second=SECOND)
+CALLS = "count(*) AS cnt, sum(a_int) AS sum_int, count(DISTINCT comment) AS distinct_cnt"
+WINDOWED = re.compile(
+    r"FROM TABLE\((?P<kind>\w+)\(TABLE \w+(?P<partition> PARTITION BY name)?, DESCRIPTOR\(rowtime\), "
+    r"(?P<sizes>.*?)\)\)"
+)
+INTERVAL = re.compile(r"INTERVAL '(\d+)' SECOND")
+
+
+# ------------------------------------------------------------------------------- what is asked, in CQL
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A window of Flink in CQL: the text, the sizes that say which windows a row is in, the offset."""
+
+    text: str
+    windows: Callable[[int], list[tuple[int, int]]]
+    offset: int
+
+
+def sliding(size: int, slide: int) -> Callable[[int], list[tuple[int, int]]]:
+    def windows(time: int) -> list[tuple[int, int]]:
+        first, last = time // slide + 1, (time + size) // slide
+        return [(k * slide - size, k * slide) for k in range(first, last + 1)]
+
+    return windows
+
+
+def cumulating(step: int, size: int) -> Callable[[int], list[tuple[int, int]]]:
+    def windows(time: int) -> list[tuple[int, int]]:
+        begin = time // size * size
+        return [(begin, end) for end in range(begin + step, begin + size + 1, step) if time < end]
+
+    return windows
+
+
+def tumble(size: int, offset: int = 0) -> Stated:
+    return hop(size, size, offset)
+
+
+def hop(slide: int, size: int, offset: int = 0) -> Stated:
+    text = f"""
+        SELECT name, window_start, window_end, {CALLS}
+        FROM   s [RANGE {size} TICKS SLIDE {slide} TICKS]
+        GROUP  BY name"""
+    return Stated(text, sliding(size, slide), offset)
+
+
+def cumulate(step: int, size: int, offset: int = 0) -> Stated:
+    """Windows that grow by steps from a common start: of a sliding window, the rows of its last block."""
+    text = f"""
+        SELECT name, floor(t / {size}) * {size} AS window_start, window_end, {CALLS}
+        FROM   s [RANGE {size} TICKS SLIDE {step} TICKS]
+        GROUP  BY name, floor(t / {size})
+        HAVING floor(t / {size}) = floor((window_end - 1) / {size})"""
+    return Stated(text, cumulating(step, size), offset)
+
+
+FORMS: dict[tuple[str, bool], Callable[..., Stated]] = {
+    ("TUMBLE", False): tumble,
+    ("HOP", False): hop,
+    ("CUMULATE", False): cumulate,
+}
+UNSTATED = {
+    (
+        "SESSION",
+        False,
+    ): "sessions of all rows together, grouped by name inside: CQL's are those of each group",
+    ("SESSION", True): "SESSION is not on the main line yet",
+}
+
+
+def stated(program: Program) -> Stated | str:
+    """The program in CQL, or why CQL cannot state it. An offset is a stream whose clock is behind by it."""
+    found = WINDOWED.search(program["sql"][0])
+    assert found, program["id"]
+    key = (found["kind"], bool(found["partition"]))
+    if key not in FORMS:
+        return UNSTATED[key]
+    return FORMS[key](*(int(seconds) * SECOND for seconds in INTERVAL.findall(found["sizes"])))
+
+
+# ----------------------------------------------------------------------------------------- the records
+
+
+def millis(text: str) -> int:
+    return (dt.datetime.fromisoformat(text) - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
+
+
+def records(program: Program, phase: str, offset: int) -> list[Row]:
+    """Time, number, comment and name of each record, in order of arrival."""
+    used = re.search(r"TABLE\(\w+\(TABLE (\w+)", program["sql"][0])
+    source = next(each for each in program["sources"] if used and each["name"] == used[1])
+    assert all(each["kind"] == "+I" for each in source[phase])
+    rows = [each["row"] for each in source[phase]]
+    return [(millis(row[0]) - offset, row[1], row[5], row[6]) for row in rows]
+
+
+def expected(program: Program) -> Counter[Row]:
+    """The rows of Flink's sink, all phases together."""
+    (sink,) = program["sinks"]
+    return Counter(parsed(line) for line in sink["consumedBeforeRestore"] + sink["consumedAfterRestore"])
+
+
+def parsed(line: str) -> Row:
+    found = re.fullmatch(r"\+I\[(.*)\]", line)
+    assert found, line
+    name, begin, end, *numbers = found[1].split(", ")
+    return (None if name == "null" else name, millis(begin), millis(end), *map(int, numbers))
+
+
+def late_pairs(rows: list[Row], windows: Callable[[int], list[tuple[int, int]]]) -> int:
+    """Flink's rule, record by record."""
+    watermark, late = -(2**63), 0
+    for time, *_ in rows:
+        late += sum(end - 1 <= watermark for _, end in windows(time))
+        watermark = max(watermark, time - BOUND)
+    return late
+
+
+# ------------------------------------------------------------------------------------------- the engine
+
+
+def engine(sources: list[Source], text: str, streams: list[StreamDef]) -> Engine:
+    names = [each.name for each in sources]
+    skew = SkewMatrix.of(names, {(name, name): [(0, BOUND)] for name in names})
+    made = Engine()
+    rules = Rules(disordered=True, enforce="admit")
+    made.manage(HeartbeatGenerator(Bounds.of(skew, timeout=NEVER)), dict.fromkeys(sources, rules))
+    made.add("q", query(text, streams))
+    return made
+
+
+def run(form: Stated, phases: list[list[Row]]) -> tuple[Counter[Row], int]:
+    """The answers and the number of pairs missed, over a stop and a restart between phases."""
+    found: Counter[Row] = Counter()
+    missed, now, snapshot = 0, 0, None
+    for rows in phases:
+        made = engine([STREAM.source], form.text, [STREAM])
+        if snapshot is not None:
+            made.restore(snapshot)
+        for row in rows:
+            now += 1
+            made.push(
+                "s",
+                pa.RecordBatch.from_pylist([dict(zip(COLUMNS, row, strict=True))], STREAM.schema),
+                [row[0]],
+                now=now,
+            )
+            found.update(row for _, row in events_of(made.drain()))
+            missed += sum(int(each.missed.sum()) for each in made.drain_late())
+        snapshot = made.snapshot()
+    made.end("s")
+    found.update(row for _, row in events_of(made.drain()))
+    return Counter(moved(row, form.offset) for row in found.elements()), missed
+
+
+def moved(row: Row, offset: int) -> Row:
+    name, begin, end, *rest = row
+    return (name, begin + offset, end + offset, *rest)
+
+
+# --------------------------------------------------------------------------------------------- the tests
+
+
+def programs(folder: Path) -> list[Program]:
+    found: list[Program] = json.loads((folder / "WindowAggregateTestPrograms.json").read_text())
+    return found
+
+
+def test_window_aggregates_give_flinks_rows_and_flinks_late_pairs(shared_data: Folder) -> None:
+    met, refused = [], Counter()
+    for program in programs(shared_data("flink")):
+        form = stated(program)
+        if isinstance(form, str):
+            refused[form] += 1
+            continue
+        phases = [
+            records(program, phase, form.offset)
+            for phase in ("producedBeforeRestore", "producedAfterRestore")
+        ]
+        found, missed = run(form, phases)
+        assert found == expected(program), program["id"]
+        assert missed == late_pairs([*phases[0], *phases[1]], form.windows), program["id"]
+        assert missed > 0, "each of these programs has a late pair"
+        met.append(program["id"])
+    assert (len(met), refused.total()) == (18, 6), "no program is dropped in silence"
+    assert set(refused) == set(UNSTATED.values())
+
+
+def union_schema(declared: list[str]) -> pa.Schema:
+    types = {
+        "BIGINT": pa.int64(),
+        "INT": pa.int32(),
+        "VARCHAR": pa.string(),
+        "TIMESTAMP(3)": pa.timestamp("us"),
+    }
+    return pa.schema([(each.split()[0], types[each.split()[1]]) for each in declared])
+
+
+def union_value(value: Any) -> Any:
+    found = re.fullmatch(r"LocalDateTime\.of\((.*)\)", value) if isinstance(value, str) else None
+    if not found:
+        return value
+    *parts, nanos = map(int, found[1].split(","))
+    return dt.datetime(*parts, nanos // 1000)  # type: ignore[arg-type]
+
+
+def test_unions_give_flinks_rows(shared_data: Folder) -> None:
+    found: list[Program] = json.loads((shared_data("flink") / "UnionTestPrograms.json").read_text())
+    for program in found:
+        streams = [
+            StreamDef(each["name"], union_schema(each["schema"]), ticks_per_second=None)
+            for each in program["sources"]
+        ]
+        made = Engine()
+        made.add("q", query(program["sql"][0].split(" ", 3)[3], streams, ticks_per_second=None))
+        answers: list[Row] = []
+        for time, phase in enumerate(("BeforeRestore", "AfterRestore"), start=1):
+            for stream, each in zip(streams, program["sources"], strict=True):
+                rows = [
+                    dict(zip(stream.schema.names, map(union_value, e["row"]), strict=True))
+                    for e in each[f"produced{phase}"]
+                ]
+                made.push(stream.name, pa.RecordBatch.from_pylist(rows, stream.schema), [time] * len(rows))
+                made.heartbeat(stream.name, time)
+            answers = [row for _, row in events_of(made.drain())]
+            wanted = [tuple(e["row"]) for e in program["sinks"][0][f"consumed{phase}"]]
+            assert Counter(answers) == Counter(wanted), (program["id"], phase)
+    assert [program["id"] for program in found] == [
+        "union-two-sources",
+        "union-all-two-sources",
+        "union-all-with-filter",
+    ]
