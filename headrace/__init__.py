@@ -4,9 +4,11 @@ The names below are the face of the package; what they are made of lives in the 
 """
 
 from headrace import spark
+from headrace.builder import stream, table
 from headrace.connectors.tables import read_table
 from headrace.engine import Engine, Snapshot
 from headrace.errors import HeadraceError
+from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import TimeKind
 from headrace.sql import Catalog, Query, StreamDef, TableDef, declare, query
@@ -31,8 +33,12 @@ __all__ = [
     "TableDef",
     "TimeKind",
     "TimerPromise",
+    "col",
     "declare",
+    "lit",
     "query",
     "read_table",
     "spark",
+    "stream",
+    "table",
 ]

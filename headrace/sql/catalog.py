@@ -200,6 +200,24 @@ class Catalog:
         other.become(self)
         return other
 
+    def merged(self, other: Catalog) -> Catalog:
+        """The names of both; a name in both means the same in both, or it is an error."""
+        both = self.copy()
+        for name in other.names:
+            if name in both and both._entry(name) != other._entry(name):
+                hint = "give one of them another name, or one definition to both"
+                raise SqlError(Code.NAME_TAKEN, f"two different things are called {name!r}", hint=hint)
+        both.streams |= other.streams
+        both.tables |= other.tables
+        both._views |= other._views
+        return both
+
+    def _entry(self, name: str) -> tuple[object, ...]:
+        """What a name stands for; the rows of two tables are the same if they are one object."""
+        table = self.tables.get(name.lower())
+        rows = None if table is None else id(table.data)
+        return self.streams.get(name.lower()), table, rows, self._views.get(name.lower())
+
     def become(self, other: Catalog) -> None:
         """Take over the names of another catalog, and forget one's own."""
         self.streams, self.tables, self._views = dict(other.streams), dict(other.tables), dict(other._views)

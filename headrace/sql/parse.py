@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from headrace.sql.codes import Code
-from headrace.sql.dialect import Cql
+from headrace.sql.dialect import Cql, CqlParser
 from headrace.sql.place import Fault, Span, fail
 
 
 def parse(text: str) -> list[exp.Expr]:
     """The statements of `text`, in order; raises a `Fault` where it is none of CQL."""
+    found = read(text, CqlParser._parse_statement)
+    return [each for each in found if each is not None and not isinstance(each, exp.Semicolon)]
+
+
+def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
+    """What `rule` of the parser makes of each part of `text` that a semicolon ends."""
     dialect = Cql()
     try:
         tokens = dialect.tokenize(text)
-        found = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+        return dialect.parser(error_level=ErrorLevel.IMMEDIATE)._parse(rule, tokens, text)
     except (Fault, RecursionError):
         raise
     except ParseError as error:
@@ -26,7 +35,6 @@ def parse(text: str) -> list[exp.Expr]:
     except Exception as error:
         # sqlglot stumbles over some texts that are no SQL in any dialect, with whatever Python raises there.
         fail(Code.SYNTAX, f"this is no SQL ({type(error).__name__} while reading it)")
-    return [each for each in found if each is not None and not isinstance(each, exp.Semicolon)]
 
 
 def _description(error: ParseError) -> str:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from headrace.errors import SqlError
 from headrace.plan.nodes import Plan, Source
 from headrace.schema import Schema
-from headrace.sql.catalog import MICROSECONDS, Catalog, Streams, TableDef
+from headrace.sql.catalog import MICROSECONDS, Catalog, Relation, Streams, TableDef
 from headrace.sql.codes import Code
 from headrace.sql.declaration_parser import DECLARATION
 from headrace.sql.declarations import declare_in
@@ -56,17 +56,28 @@ def query(
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()
     with reporting(_checked(text)):
-        queries = _run(text, catalog)
-        if len(queries) != 1:
-            hint = "end the text with one SELECT" if not queries else "call query once for each"
-            place = queries[1] if queries else None
-            fail(Code.ONE_QUERY, f"the text holds {len(queries)} queries, not one", place, hint)
-        relation = by_default(translate(Environment(catalog, text), queries[0]), queries[0])
+        found, place = _one_query(text, catalog)
+        relation = by_default(found, place)
         if relation.is_static:
             hint = "join the table with a stream, or read the file with headrace.read_table"
-            fail(Code.NO_STREAM, "this query reads tables only, and so never answers anew", queries[0], hint)
+            fail(Code.NO_STREAM, "this query reads tables only, and so never answers anew", place, hint)
     tables = [each for each in catalog.tables.values() if each.plan in _leaves(relation.plan)]
     return Query(name, text, relation.plan, relation.ticks_per_second, tuple(tables))
+
+
+def meaning(text: str, catalog: Catalog) -> Relation:
+    """What the one query in `text` means before anything makes a stream of a relation."""
+    with reporting(_checked(text)):
+        return _one_query(text, catalog.copy())[0]
+
+
+def _one_query(text: str, catalog: Catalog) -> tuple[Relation, exp.Expr]:
+    queries = _run(text, catalog)
+    if len(queries) != 1:
+        hint = "end the text with one SELECT" if not queries else "call query once for each"
+        place = queries[1] if queries else None
+        fail(Code.ONE_QUERY, f"the text holds {len(queries)} queries, not one", place, hint)
+    return translate(Environment(catalog, text), queries[0]), queries[0]
 
 
 def declare(text: str, catalog: Catalog) -> None:

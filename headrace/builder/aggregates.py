@@ -1,0 +1,75 @@
+"""The aggregates for `agg`: `count()`, `max_("price")`, and any other by its name.
+
+Names that Python has taken end in an underscore. Like every expression they can be computed with:
+`max_("price") - min_("price")`.
+"""
+
+from __future__ import annotations
+
+from headrace.builder.expressions import Call, piece
+from headrace.expressions import Expression
+
+Argument = str | Expression
+
+
+class Aggregate(Call):
+    """A call of an aggregate."""
+
+    def filter(self, condition: Argument) -> Aggregate:
+        """Of those rows alone that meet the condition."""
+        return Aggregate(f"{self.text} FILTER (WHERE {piece(condition, 'a condition').text})")
+
+
+def aggregate(name: str, *arguments: Argument) -> Aggregate:
+    """The aggregate called `name`, of which a query says whether there is one."""
+    return Aggregate(f"{name}({', '.join(piece(each).text for each in arguments)})")
+
+
+def count(of: Argument = "*") -> Aggregate:
+    """How many rows, or in how many of them `of` is not null."""
+    return aggregate("count", of)
+
+
+def count_distinct(of: Argument) -> Aggregate:
+    """How many different values, nulls left out."""
+    return Aggregate(f"count(DISTINCT {piece(of).text})")
+
+
+def sum_(of: Argument) -> Aggregate:
+    """The sum."""
+    return aggregate("sum", of)
+
+
+def avg(of: Argument) -> Aggregate:
+    """The mean."""
+    return aggregate("avg", of)
+
+
+def min_(of: Argument) -> Aggregate:
+    """The least value."""
+    return aggregate("min", of)
+
+
+def max_(of: Argument) -> Aggregate:
+    """The greatest value."""
+    return aggregate("max", of)
+
+
+def stddev(of: Argument) -> Aggregate:
+    """The standard deviation of a sample."""
+    return aggregate("stddev", of)
+
+
+def variance(of: Argument) -> Aggregate:
+    """The variance of a sample."""
+    return aggregate("variance", of)
+
+
+def first(of: Argument) -> Aggregate:
+    """The value of the oldest row."""
+    return aggregate("first", of)
+
+
+def last(of: Argument) -> Aggregate:
+    """The value of the newest row."""
+    return aggregate("last", of)

@@ -1,0 +1,124 @@
+"""Queries as the builder holds them: clauses as data, and the CQL that they are.
+
+A statement is written as lines, so that what it stands in can indent it without touching a text constant
+that goes over several lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.sql.fragments import identifier
+
+Lines = list[str]
+
+
+class Statement(Protocol):
+    """A query that can be written."""
+
+    def lines(self) -> Lines:
+        """The query, line by line."""
+        ...
+
+
+def indented(lines: Lines) -> Lines:
+    """The same lines, further in."""
+    return [f"  {line}" for line in lines]
+
+
+def bracketed(lines: Lines, before: str = "(", after: str = ")") -> Lines:
+    """The lines between an opening and a closing one."""
+    return [before, *indented(lines), after]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A FROM item: a name or a query, its window and what it is called here."""
+
+    of: str | Statement
+    window: str = ""
+    alias: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """What its columns may be qualified with."""
+        return self.alias or (self.of if isinstance(self.of, str) else None)
+
+    def lines(self, before: str) -> Lines:
+        called = f"AS {identifier(self.alias)}" if self.alias and self.alias != self.of else ""
+        after = "".join(f" {each}" for each in (self.window, called) if each)
+        if isinstance(self.of, str):
+            return [f"{before}{identifier(self.of)}{after}"]
+        return bracketed(self.of.lines(), f"{before}(", f"){after}")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One more FROM item with what connects it; no conditions: every pair."""
+
+    item: Item
+    on: tuple[str, ...]
+
+    def lines(self) -> Lines:
+        word = "JOIN" if self.on else "CROSS JOIN"
+        return self.item.lines(f"{word} ") + _clause("  ON ", self.on, " AND ")
+
+
+@dataclass(frozen=True)
+class Select:
+    """SELECT, a clause per field, in the order in which they take effect."""
+
+    item: Item
+    joins: tuple[Joined, ...] = ()
+    where: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    having: tuple[str, ...] = ()
+    distinct: bool = False
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is a FROM item and nothing else."""
+        return self == Select(self.item)
+
+    def lines(self) -> Lines:
+        word = "SELECT DISTINCT " if self.distinct else "SELECT "
+        return [
+            word + (", ".join(self.columns) or "*"),
+            *self.item.lines("FROM "),
+            *(line for each in self.joins for line in each.lines()),
+            *_clause("WHERE ", self.where, " AND "),
+            *_clause("GROUP BY ", self.keys, ", "),
+            *_clause("HAVING ", self.having, " AND "),
+        ]
+
+
+def _clause(word: str, parts: tuple[str, ...], between: str) -> Lines:
+    return [word + between.join(parts)] if parts else []
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Branches with a word between them: UNION, EXCEPT ALL and their like."""
+
+    word: str
+    branches: tuple[Statement, ...]
+
+    def lines(self) -> Lines:
+        first, *rest = [self._branch(each) for each in self.branches]
+        return first + [line for each in rest for line in (self.word, *each)]
+
+    def _branch(self, of: Statement) -> Lines:
+        return bracketed(of.lines()) if isinstance(of, Combined) else of.lines()
+
+
+@dataclass(frozen=True)
+class Output:
+    """`ISTREAM(query)` and its like."""
+
+    word: str
+    of: Statement
+
+    def lines(self) -> Lines:
+        return bracketed(self.of.lines(), f"{self.word}(")
