@@ -21,11 +21,13 @@ from headrace.operators.select import SelectOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
+from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import WindowOperator
 from headrace.plan import nodes, ordering
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
+from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 
 Build = Callable[[Any], Operator]
@@ -40,6 +42,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Aggregate: AggregateOperator,
     nodes.SlidingAggregate: SlidingAggregateOperator,
     nodes.Distinct: DistinctOperator,
+    TopN: TopNOperator,
     nodes.Except: ExceptOperator,
     nodes.IStream: IStreamOperator,
     nodes.DStream: DStreamOperator,

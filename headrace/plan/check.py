@@ -10,6 +10,7 @@ import pyarrow.types as pt
 from headrace.errors import PlanError
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan
+from headrace.plan.top import TopN
 from headrace.plan.windows import Now, Range, Rows, Sliding
 from headrace.schema import DataType, Schema
 from headrace.time.timestamp import MAX_TIME
@@ -111,6 +112,17 @@ def _aggregate(plan: nodes.Aggregate) -> None:
         _relations("an aggregate", plan.inputs)
 
 
+def _top_n(plan: TopN) -> None:
+    _relations("top-n", plan.inputs)
+    _positive("top-n", plan.count)
+    _known("PARTITION BY", plan.keys, plan.input.schema)
+    _known("ORDER BY", [key.column for key in plan.order], plan.input.schema)
+    nested = next((k for k in plan.order if pt.is_nested(plan.input.schema.field(k.column).type)), None)
+    if nested is not None:
+        of = plan.input.schema.field(nested.column).type
+        raise PlanError("HR-P006", f"{of} has no order", place=nested.column, hint="order by a part of it")
+
+
 def _granularity(plan: nodes.Granularity) -> None:
     _relations("granularity", plan.inputs)
     _positive("GRANULARITY", plan.grain)
@@ -123,7 +135,7 @@ def _granularity(plan: nodes.Granularity) -> None:
 def _ends_known(plan: Plan) -> bool:
     if isinstance(plan, nodes.Window):
         return not isinstance(plan.spec, Rows)
-    made = isinstance(plan, (nodes.Distinct, nodes.Except))
+    made = isinstance(plan, (nodes.Distinct, nodes.Except, TopN))
     changing = isinstance(plan, nodes.Aggregate) and not isinstance(plan, nodes.SlidingAggregate)
     return not made and not changing and all(_ends_known(p) for p in plan.inputs)
 
@@ -194,6 +206,7 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.SlidingAggregate: _aggregate,
     nodes.Granularity: _granularity,
     nodes.Distinct: lambda plan: _relations("DISTINCT", plan.inputs),
+    TopN: _top_n,
     nodes.IStream: _to_stream,
     nodes.DStream: _to_stream,
     nodes.RStream: _rstream,

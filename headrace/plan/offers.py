@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.expressions import Column, Expression
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan
+from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
 
@@ -80,7 +81,7 @@ def _window(plan: nodes.Window) -> list[Key]:
     return offers(plan.input) if spec is None else _meeting(plan.input, spec.keys)
 
 
-def _aggregate(plan: nodes.Aggregate) -> list[Key]:
+def _aggregate(plan: nodes.Aggregate | TopN) -> list[Key]:
     return _meeting(plan.input, plan.keys)
 
 
@@ -109,6 +110,7 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
     nodes.Distinct: _same,
+    TopN: _aggregate,
     nodes.Except: _positions,
     nodes.IStream: _same,
     nodes.DStream: _same,

@@ -26,6 +26,7 @@ from headrace.expressions.rewriting import is_movable, respects_equality, substi
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
+from headrace.plan.top import TopN
 from headrace.plan.windows import Unbounded
 from headrace.schema import Schema
 
@@ -182,6 +183,13 @@ def _aggregate(search: Search, plan: nodes.Aggregate, key: Key | None) -> Iterat
     return _by(search, plan, key, plan.keys, f"{names} by {', '.join(plan.keys)}")
 
 
+def _top_n(search: Search, plan: TopN, key: Key | None) -> Iterator[Keys]:
+    if not plan.keys:
+        hint = "write PARTITION BY if each key may have its own first rows"
+        return search.refuse(f"the first {plan.count} rows are those of all", hint, True)
+    return _by(search, plan, key, plan.keys, f"the first {plan.count} of each {', '.join(plan.keys)}")
+
+
 def _by(
     search: Search, plan: nodes.Unary, key: Key | None, allowed: Sequence[str], what: str
 ) -> Iterator[Keys]:
@@ -289,6 +297,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
     nodes.Distinct: _content,
+    TopN: _top_n,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _content,

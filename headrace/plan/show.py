@@ -8,6 +8,7 @@ from typing import Any
 from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
+from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
     windows.Range: lambda w: f"RANGE {w.size}",
@@ -29,6 +30,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
     nodes.Distinct: lambda p: "distinct",
+    TopN: lambda p: "first " + _top(p),
     nodes.Except: lambda p: "except all" if p.all else "except",
     nodes.IStream: lambda p: "istream",
     nodes.DStream: lambda p: "dstream",
@@ -63,3 +65,18 @@ def _on(plan: nodes.Join) -> str:
 def _calls(plan: nodes.Aggregate) -> str:
     calls = ", ".join(f"{c.function}({c.column or '*'}) AS {c.name}" for c in plan.calls)
     return calls + (f" by {', '.join(plan.keys)}" if plan.keys else "")
+
+
+def _top(plan: TopN) -> str:
+    numbered = f", numbered as {plan.rank}" if plan.rank else ""
+    keys = f" of each {', '.join(plan.keys)}" if plan.keys else ""
+    return f"{plan.count}{keys} by {', '.join(map(_sort_key, plan.order))}{numbered}"
+
+
+def _sort_key(key: SortKey) -> str:
+    direction = " descending" if key.descends else ""
+    return key.column + direction + ("" if key.nulls_first != key.descends else _nulls(key))
+
+
+def _nulls(key: SortKey) -> str:
+    return ", nulls first" if key.nulls_first else ", nulls last"

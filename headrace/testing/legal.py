@@ -16,6 +16,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
+from headrace.plan.top import TopN
 from headrace.plan.windows import Rows, Sliding, Unbounded
 
 ROWWISE = (Select, Project)
@@ -53,7 +54,7 @@ def is_finite(plan: Plan) -> bool:
         return is_finite(plan.left) or is_finite(plan.right)
     if isinstance(plan, Except):
         return is_finite(plan.left)
-    assert isinstance(plan, (*ROWWISE, Union, Granularity, Aggregate, Distinct)), plan
+    assert isinstance(plan, (*ROWWISE, Union, Granularity, Aggregate, Distinct, TopN)), plan
     return all(is_finite(below) for below in plan.inputs)
 
 

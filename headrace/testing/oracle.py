@@ -16,9 +16,10 @@ from headrace.expressions import Expression, evaluator
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
+from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.folds import fold
-from headrace.testing.values import Bag, Event, Row, canonical_row, row_order
+from headrace.testing.values import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
 
 Sources = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
@@ -273,6 +274,40 @@ def _distinct(plan: nodes.Distinct, sources: Sources) -> list[Element]:
     return _intervals((t, Counter(set(bag))) for t, bag in snapshots)
 
 
+def _top_n(plan: TopN, sources: Sources) -> list[Element]:
+    elements = _meaning(plan.input, sources)
+    return _intervals((t, Counter(_firsts(plan, _valid(elements, t)))) for t in _instants(elements))
+
+
+def _firsts(plan: TopN, rows: list[Row]) -> list[Row]:
+    """The first rows of each key, with their numbers if they are asked for: sorted by the last key first."""
+    below = plan.input.schema
+    ordered = sorted(rows, key=row_order)
+    for key in reversed(plan.order):
+        ordered.sort(key=lambda row, key=key: _sort_value(key, row[below.names.index(key.column)]))  # type: ignore[misc]
+    keyed: dict[Row, list[Row]] = defaultdict(list)
+    for row in ordered:
+        keyed[_pick(below, plan.keys, row)].append(row)
+    chosen = [enumerate(group[: plan.count], 1) for group in keyed.values()]
+    return [row + ((number,) if plan.rank else ()) for group in chosen for number, row in group]
+
+
+def _sort_value(key: SortKey, value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0 if key.nulls_first else 2,)
+    return (1, _Downward(order_key(value)) if key.descends else order_key(value))
+
+
+@dataclass(frozen=True)
+class _Downward:
+    """Sorts what is greater first."""
+
+    key: tuple[Any, ...]
+
+    def __lt__(self, other: _Downward) -> bool:
+        return other.key < self.key
+
+
 def _except(plan: nodes.Except, sources: Sources) -> list[Element]:
     left, right = _meaning(plan.left, sources), _meaning(plan.right, sources)
     difference = _bag_difference if plan.all else _set_difference
@@ -326,6 +361,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,
     nodes.Distinct: _distinct,
+    TopN: _top_n,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _dstream,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from headrace.expressions import Expression, col
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import AggregateCall, Plan, Source, Table
+from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.legal import ends_are_known, is_finite, joins, slides, starts_are_known
 from headrace.testing.schemas import (
@@ -302,6 +303,20 @@ def _distinct(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return nodes.Distinct(_relation(draw, sources, depth - 1))
 
 
+@st.composite
+def sort_keys(draw: st.DrawFn, schema: Schema) -> tuple[SortKey, ...]:
+    """Up to two columns to order by, in any direction, nulls anywhere."""
+    names = draw(_keys(schema))
+    return tuple(SortKey(name, draw(st.booleans()), draw(st.booleans())) for name in names)
+
+
+def _top_n(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _relation(draw, sources, depth - 1)
+    rank = "rank" if "rank" not in plan.schema.names and draw(st.booleans()) else None
+    keys, order = tuple(draw(_keys(plan.schema))), draw(sort_keys(plan.schema))
+    return TopN(plan, keys, order, draw(st.integers(1, 4)), rank)
+
+
 # ----------------------------------------------------------------------------------- back to a stream
 
 
@@ -337,6 +352,7 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _aggregate,
     _join,
     _distinct,
+    _top_n,
     _except,
     _granularity,
     _sliding_aggregate,

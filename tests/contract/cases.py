@@ -16,6 +16,7 @@ from headrace.operators.stamp import StampOperator
 from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan, Source
+from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
@@ -255,6 +256,16 @@ def sliding_aggregates(draw: st.DrawFn) -> Case:
     return case_of(nodes.SlidingAggregate(below[0], keys, calls_, window, bounds), (below,))
 
 
+@st.composite
+def tops(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(relations(schema))
+    names = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
+    order = tuple(SortKey(name, draw(st.booleans()), draw(st.booleans())) for name in names)
+    rank = draw(st.sampled_from([None, "rank"]))
+    return case_of(TopN(below[0], draw(keys_of(schema)), order, draw(st.integers(1, 4)), rank), (below,))
+
+
 def rstreams(slide: int) -> st.SearchStrategy[Case]:
     return unary(lambda below: nodes.RStream(below, slide), opens=False)
 
@@ -268,6 +279,7 @@ CASES: dict[str, Entry] = {
     "GranularityOperator": Entry(granularities()),
     "DistinctOperator": Entry(unary(nodes.Distinct)),
     "ExceptOperator": Entry(excepts()),
+    "TopNOperator": Entry(tops()),
     "IStreamOperator": Entry(unary(nodes.IStream)),
     "DStreamOperator": Entry(unary(nodes.DStream)),
     "RStreamOperator": Entry(st.integers(1, 5).flatmap(rstreams)),
