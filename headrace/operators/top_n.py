@@ -53,7 +53,7 @@ class TopNOperator(Waiting):
         sign = np.sign(lines[:, 2]).astype(np.int8)
         columns = self.changes.contents.keys.take(lines[:, 1].copy())
         if self._plan.rank is not None:
-            columns.append(pa.array(lines[:, 3].astype(np.int32)))
+            columns.append(pa.array(lines[:, 3].copy()))
         data = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         open_ends = np.full(len(lines), MAX_TIME)
         return Batch(data, lines[:, 0].copy(), open_ends, None if sign.min() > 0 else sign)

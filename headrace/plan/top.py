@@ -53,7 +53,7 @@ class TopN(Unary):
     @cached_property
     def _schema(self) -> Schema:
         below = self.input.schema
-        return below if self.rank is None else below.append(pa.field(self.rank, pa.int32()))
+        return below if self.rank is None else below.append(pa.field(self.rank, pa.int64()))
 
     @property
     def schema(self) -> Schema:

@@ -45,6 +45,10 @@ class Code(StrEnum):
     ENDLESS = "HR-Q051"
     SLIDES = "HR-Q052"
 
+    ORDER_LIMIT = "HR-Q070"
+    OVER = "HR-Q071"
+    UNBOUNDED_NUMBER = "HR-Q072"
+
     NAME_TAKEN = "HR-Q060"
     TIME_COLUMN = "HR-Q061"
     SAME_COLUMN = "HR-Q062"

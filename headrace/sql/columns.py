@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from sqlglot import exp
 
@@ -79,11 +80,20 @@ def read_select_list(node: exp.Select) -> SelectList:
     return SelectList(listed, within or distinct is not None, words[0].name.upper(), words[0])
 
 
+NUMBERING: Final = frozenset({"rank", "dense_rank", "percent_rank", "ntile", "cume_dist"})
+PASSED_OVER: Final = "OVER knows ROW_NUMBER() and LAG(…)"
+
+
 def _refuse_over(nodes: list[exp.Expr]) -> None:
-    over = next((found for each in nodes for found in each.find_all(exp.Window)), None)
-    if over is not None:
-        hint = "aggregate over a window on the FROM item: FROM s [ROWS 10]"
-        fail(Code.NOT_CQL, "OVER is not part of CQL", over, hint)
+    """Of the functions over a partition, only those for which there is an operator."""
+    for over in (found for each in nodes for found in each.find_all(exp.Window)):
+        name = over.this.name.lower() if isinstance(over.this, exp.Anonymous) else ""
+        if name in ("row_number", "lag"):
+            continue
+        hint = (
+            "ROW_NUMBER() numbers rows" if name in NUMBERING else "aggregate over a window: FROM s [ROWS 10]"
+        )
+        fail(Code.OVER, f"{PASSED_OVER}, not this", over, hint)
 
 
 def _is_output(node: exp.Expr) -> bool:

@@ -17,6 +17,8 @@ from headrace.sql.environment import Environment
 from headrace.sql.outputs import by_default
 from headrace.sql.parse import parse
 from headrace.sql.place import fail, reporting
+from headrace.sql.rank_bounds import is_unlimited
+from headrace.sql.tops import BOUNDED
 from headrace.sql.translate import translate
 
 
@@ -57,6 +59,8 @@ def query(
     catalog = known.copy()
     with reporting(_checked(text)):
         found, place = _one_query(text, catalog)
+        if is_unlimited(found.plan):
+            fail(Code.UNBOUNDED_NUMBER, "ROW_NUMBER() numbers all rows there ever are", place, BOUNDED)
         relation = by_default(found, place)
         if relation.is_static:
             hint = "join the table with a stream, or read the file with headrace.read_table"

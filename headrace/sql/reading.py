@@ -15,7 +15,8 @@ from headrace.sql.codes import Code
 from headrace.sql.place import fail
 
 READ: Final[dict[type[exp.Expr], frozenset[str]]] = {
-    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}),
+    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"})
+    | {"order", "limit", "qualify"},
     exp.Union: frozenset({"this", "expression", "distinct", "with_"}),
     exp.Except: frozenset({"this", "expression", "distinct", "with_"}),
     ToStream: frozenset({"this", "kind", "with_"}),
@@ -27,6 +28,10 @@ READ: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.CTE: frozenset({"this", "alias"}),
     exp.Group: frozenset({"expressions"}),
     exp.Distinct: frozenset({"expressions"}),
+    exp.Window: frozenset({"this", "partition_by", "order", "over"}),
+    exp.Order: frozenset({"expressions"}),
+    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
+    exp.Limit: frozenset({"expression"}),
     exp.Star: frozenset(),
     exp.Column: frozenset({"this", "table"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
@@ -41,7 +46,9 @@ CLAUSES: Final[dict[str, tuple[str, str]]] = {
     "sort": ("SORT BY", "answers come in order of time; sort where they are stored"),
     "limit": ("LIMIT", "a stream has no end to count from; [ROWS n] keeps the newest rows"),
     "offset": ("OFFSET", "a stream has no end to count from; [ROWS n] keeps the newest rows"),
-    "qualify": ("QUALIFY", "filter a subquery instead"),
+    "spec": ("a frame in OVER", "aggregate over a window on the FROM item: FROM s [ROWS 10]"),
+    "siblings": ("ORDER SIBLINGS BY", ""),
+    "with_fill": ("WITH FILL", ""),
     "windows": ("WINDOW", "windows stand on FROM items: FROM s [RANGE 10 MINUTES]"),
     "laterals": ("LATERAL VIEW", ""),
     "pivots": ("PIVOT", "use CASE inside aggregates"),

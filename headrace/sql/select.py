@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
@@ -18,8 +18,10 @@ from headrace.sql.items import From, Translate, read_from
 from headrace.sql.joins import joined, selected
 from headrace.sql.outputs import OUTPUTS
 from headrace.sql.place import fail
+from headrace.sql.rank_bounds import bounded, is_unlimited
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import Resolver
+from headrace.sql.tops import BOUNDED, Ranking, read_ranking
 from headrace.sql.typed import conjuncts
 
 
@@ -43,6 +45,16 @@ class Body:
     def columns(self) -> list[Listed]:
         return listed(self.env, self.source.scope, self.listing.nodes)
 
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """What asks for the first rows only."""
+        return read_ranking(self.node, self.columns, self.source.scope)
+
+    @property
+    def inner(self) -> list[Listed]:
+        """What is computed before the first rows are taken."""
+        return self.ranking.inner if self.ranking else self.columns
+
     @property
     def having(self) -> exp.Expr | None:
         clause = self.node.args.get("having")
@@ -50,22 +62,39 @@ class Body:
 
     @property
     def is_grouped(self) -> bool:
-        return bool(self.node.args.get("group")) or self.listing.has_aggregates or has_aggregate(self.having)
+        asked = [self.having, self.node.args.get("order"), self.node.args.get("qualify")]
+        aggregates = self.listing.has_aggregates or any(map(has_aggregate, asked))
+        return bool(self.node.args.get("group")) or aggregates
 
 
 def select(env: Environment, node: exp.Select, translate: Translate) -> Relation:
     """What a SELECT means: a stream if it only selects and projects one, else a relation."""
     check_read(node)
     body = Body(env, node, read_select_list(node), read_from(env, node, translate))
-    relation = _relation(body, _grouped(body) if body.is_grouped else _plain(body))
+    plan = bounded(_topped(body, _grouped(body) if body.is_grouped else _plain(body)))
+    if any(is_unlimited(item.input.plan) for item in body.source.scope.items) and is_unlimited(plan):
+        fail(
+            Code.UNBOUNDED_NUMBER, "ROW_NUMBER() numbers all rows there ever are", body.source.place, BOUNDED
+        )
+    relation = _relation(body, plan)
     return OUTPUTS[body.listing.output](relation, body.listing.place) if body.listing.output else relation
 
 
 def _relation(body: Body, plan: Plan) -> Relation:
     items = body.source.scope.items
-    implicit = plan.is_relation and not body.is_grouped and all(item.is_implicit for item in items)
-    found = Relation(plan, body.source.ticks_per_second, implicit)
-    return replace(found, plan=Distinct(plan)) if body.listing.distinct else found
+    made = body.is_grouped or body.ranking is not None
+    implicit = plan.is_relation and not made and all(item.is_implicit for item in items)
+    return Relation(plan, body.source.ticks_per_second, implicit)
+
+
+def _topped(body: Body, plan: Plan) -> Plan:
+    """DISTINCT first, then the first rows of what is left."""
+    ranking = body.ranking
+    if ranking is not None and body.listing.distinct and (ranking.hides or ranking.rank):
+        hint = "take DISTINCT in a subquery, or list what the rows are ordered by"
+        fail(Code.OVER, "DISTINCT rows are ordered by what they show", ranking.place, hint)
+    different = Distinct(plan) if body.listing.distinct else plan
+    return different if ranking is None else ranking.of(different)
 
 
 def _plain(body: Body) -> Plan:
@@ -73,12 +102,12 @@ def _plain(body: Body) -> Plan:
     if body.having is not None:
         fail(Code.HAVING, "HAVING filters groups, and there are none", body.having, "write WHERE")
     scope = body.source.scope
-    if len(scope.items) > 1 or body.listing.distinct:
+    if len(scope.items) > 1 or body.listing.distinct or body.ranking is not None:
         plan = joined(scope, body.where)
     else:
         plan = selected(scope.items[0].as_written, body.where)
     resolver = Resolver(scope, "SELECT")
-    return projected(plan, [(each.name, each.resolved(resolver)) for each in body.columns])
+    return projected(plan, [(each.name, each.resolved(resolver)) for each in body.inner])
 
 
 def _grouped(body: Body) -> Plan:
@@ -89,4 +118,4 @@ def _grouped(body: Body) -> Plan:
         hint = f"write {streams[0].name} [RANGE 10 MINUTES], or [UNBOUNDED] if all rows count forever"
         fail(Code.NO_WINDOW, "an aggregate needs a window on the stream", body.source.place, hint)
     group = body.node.args.get("group")
-    return aggregated(scope, body.where, group, body.columns, body.having, body.listing.aliases)
+    return aggregated(scope, body.where, group, body.inner, body.having, body.listing.aliases)

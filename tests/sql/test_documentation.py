@@ -1,4 +1,4 @@
-"""Every example on the page about CQL is a query."""
+"""Every example on the pages about CQL is a query."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ import pytest
 
 from headrace.sql import Catalog, declare, query
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cql" / "index.md"
-DECLARATIONS, *EXAMPLES = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "cql"
+OWN = ("top-n.md",)
+"""Pages whose examples are over the streams that the first page declares."""
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```sql\n(.*?)```", (PAGES / page).read_text(), flags=re.DOTALL)
+
+
+DECLARATIONS, *EXAMPLES = [*blocks("index.md"), *(block for page in OWN for block in blocks(page))]
 QUERIES = [text.strip() for block in EXAMPLES for text in block.split(";") if text.strip()]
 
 

@@ -26,6 +26,11 @@ REAL = [
     "SELECT n, count(*) AS c FROM (SELECT item, count(*) AS n FROM bids [RANGE 4 SLIDE 2] GROUP BY item) "
     "GROUP BY n",
     "SELECT item FROM bids UNION ALL SELECT id + 1 FROM items WHERE name IS NOT NULL",
+    "SELECT item, price FROM bids [RANGE 5] "
+    "QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC) < 3",
+    "SELECT n, item FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price) AS n FROM bids) "
+    "WHERE n <= 2 AND item > 0",
+    "SELECT item, count(*) AS n FROM bids [RANGE 4 SLIDE 2] GROUP BY item ORDER BY n DESC, item LIMIT 1",
 ]
 ITEM = st.sampled_from([1, 2, 3, None])
 TIMES = st.integers(0, 12)
