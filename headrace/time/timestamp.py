@@ -10,10 +10,10 @@ from typing import Final
 
 MIN_TIME: Final = -(2**63)
 MAX_TIME: Final = 2**63 - 1
-BEGINNING: Final = MIN_TIME + 1
-"""The first instant there is: a heartbeat of `MIN_TIME` promises only that rows are later than none."""
 FARTHEST: Final = 2**62
 """Rows have times between −FARTHEST and FARTHEST, so that windows can be added to them."""
+BEGINNING: Final = -FARTHEST
+"""The instant before that of any row, at which what was always there begins."""
 
 
 def plus(time: int, ticks: int) -> int:
