@@ -27,6 +27,7 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
 from headrace.plan.top import TopN
+from headrace.plan.trees import sources_of
 from headrace.plan.windows import Unbounded
 from headrace.schema import Schema
 
@@ -219,6 +220,9 @@ def _offered(search: Search, plan: Plan, what: str, hint: str = "") -> Iterator[
 
 
 def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
+    streams = [side for side in plan.inputs if sources_of(side)]
+    if len(streams) == 1:
+        return _beside_a_table(search, streams[0], key)
     if not plan.left_keys:
         hint = "join on an equality of columns"
         return search.refuse("a join without an equality pairs every row with every other", hint, True)
@@ -234,6 +238,13 @@ def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
     if not all(_agree(a, b, plan) for a, b in zip(left, right, strict=True)):
         return search.refuse("the key is computed in different types on the two sides of a join")
     return _together(search, plan.inputs, (left, right))
+
+
+def _beside_a_table(search: Search, side: Plan, key: Key | None) -> Iterator[Keys]:
+    """Every part holds the other side whole, for it is made of tables alone: pairs are where this side is."""
+    if key is not None and not all(each.columns() <= set(side.schema.names) for each in key):
+        return search.refuse("a column of a table divides no stream", "name the stream's column")
+    return search.ways(side, key)
 
 
 def _agree(left: Expression, right: Expression, plan: nodes.Join) -> bool:

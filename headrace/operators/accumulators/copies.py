@@ -10,11 +10,21 @@ from headrace.flow.groups import GroupIndex
 from headrace.flow.state import Cell, Part
 from headrace.operators.accumulators.forest import CHANGE, COUNT, GROUP, KEY, Forest
 from headrace.operators.accumulators.instants import Ints, Mask
-from headrace.plan.nodes import Granularity, Join, Plan, Project, Select, SlidingAggregate, Union, Window
+from headrace.plan.nodes import (
+    Granularity,
+    Join,
+    Plan,
+    Project,
+    Select,
+    SlidingAggregate,
+    Table,
+    Union,
+    Window,
+)
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
 
-_KEEPS_ENDS = (Select, Project, Union, Join, Granularity)
+_KEEPS_ENDS = (Select, Project, Union, Join, Granularity, Table)
 
 
 def may_withdraw(plan: Plan) -> bool:
