@@ -18,6 +18,7 @@ from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import rows_window
 from headrace.operators.rstream import RStreamOperator
 from headrace.operators.select import SelectOperator
+from headrace.operators.sequence import SequenceOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
@@ -27,6 +28,7 @@ from headrace.operators.window import WindowOperator
 from headrace.plan import nodes, ordering
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
+from headrace.plan.sequence import Sequence
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 
@@ -47,6 +49,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.IStream: IStreamOperator,
     nodes.DStream: DStreamOperator,
     nodes.RStream: RStreamOperator,
+    Sequence: SequenceOperator,
     ordering.Order: OrderOperator,
     ordering.Merge: MergeOperator,
     ordering.Expand: ExpandOperator,

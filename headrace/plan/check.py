@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow.types as pt
 
 from headrace.errors import PlanError
-from headrace.plan import nodes
+from headrace.plan import nodes, sequence
 from headrace.plan.nodes import Plan
+from headrace.plan.sequence_check import check_sequence
 from headrace.plan.top import TopN
 from headrace.plan.windows import Now, Range, Rows, Sliding
 from headrace.schema import DataType, Schema
@@ -210,4 +211,5 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.IStream: _to_stream,
     nodes.DStream: _to_stream,
     nodes.RStream: _rstream,
+    sequence.Sequence: check_sequence,
 }

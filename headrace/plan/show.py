@@ -8,6 +8,7 @@ from typing import Any
 from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
+from headrace.plan.sequence import Sequence, StepKind
 from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
@@ -35,6 +36,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.IStream: lambda p: "istream",
     nodes.DStream: lambda p: "dstream",
     nodes.RStream: lambda p: f"rstream each {p.slide}",
+    Sequence: lambda p: f"sequence {_sequence(p)}",
     Stamp: lambda p: "stamp with the instant of passing",
     ordering.Order: lambda p: "order: rows wait here until no earlier one can come",
     ordering.Merge: lambda p: "merge: disorder is left, punctuations bound it",
@@ -80,3 +82,20 @@ def _sort_key(key: SortKey) -> str:
 
 def _nulls(key: SortKey) -> str:
     return ", nulls first" if key.nulls_first else ", nulls last"
+
+
+def _sequence(plan: Sequence) -> str:
+    steps = ", ".join(_STEPS[step.kind].format(i + 1) for i, step in enumerate(plan.steps))
+    keys = [" = ".join(names) for names in zip(*(step.keys for step in plan.steps), strict=True)]
+    conditions = [str(step.condition) for step in plan.steps if step.condition is not None]
+    clauses = [
+        f"({steps}) {plan.mode.value}",
+        *(["strict"] if plan.strict else []),
+        *([f"partition by {', '.join(keys)}"] if keys else []),
+        *([] if plan.within is None else [f"within {plan.within}"]),
+        *([f"where {' and '.join(conditions)}"] if conditions else []),
+    ]
+    return " ".join(clauses)
+
+
+_STEPS = {StepKind.ONCE: "#{}", StepKind.REPEATED: "#{}+", StepKind.MISSING: "not #{}"}

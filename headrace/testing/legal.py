@@ -16,6 +16,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
+from headrace.plan.sequence import Sequence
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows, Sliding, Unbounded
 
@@ -68,5 +69,6 @@ def slides(plan: Plan) -> set[int]:
 
 
 def joins(plan: Plan) -> int:
-    """How many joins a plan has."""
-    return isinstance(plan, Join) + sum(joins(below) for below in plan.inputs)
+    """How many times a plan pairs rows."""
+    pairs = len(plan.bound) - 1 if isinstance(plan, Sequence) else int(isinstance(plan, Join))
+    return pairs + sum(joins(below) for below in plan.inputs)

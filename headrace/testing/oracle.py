@@ -16,9 +16,11 @@ from headrace.expressions import Expression, evaluator
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
+from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.folds import fold
+from headrace.testing.sequences import matches
 from headrace.testing.values import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
 
@@ -132,6 +134,11 @@ def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
         return _lasting(pairs)
     passes = _function(plan.residual, plan.schema)
     return [e for e in _lasting(pairs) if passes(e.row) is True]
+
+
+def _sequence(plan: SequencePlan, sources: Sources) -> list[Element]:
+    rows = [[(e.start, e.row) for e in _ordered(stream, sources)] for stream in plan.streams]
+    return [Element(row, time, time) for time, row in matches(plan, rows)]
 
 
 def _keyed(plan: Plan, keys: Sequence[str], sources: Sources) -> list[tuple[Row, Element]]:
@@ -366,6 +373,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.IStream: _istream,
     nodes.DStream: _dstream,
     nodes.RStream: _rstream,
+    SequencePlan: _sequence,
 }
 
 WINDOWS: Final[dict[type[Any], Callable[[Any, Schema, list[Element]], list[Element]]]] = {

@@ -35,6 +35,7 @@ from headrace.testing.schemas import (
     scalars,
     schemas,
 )
+from headrace.testing.sequence_plans import sequence_of
 
 Sources = tuple[Source, ...]
 Drawing = Callable[[st.DrawFn, Sources, int], Plan]
@@ -247,6 +248,14 @@ def _join_keys(draw: st.DrawFn, left: Schema, right: Schema) -> list[tuple[str, 
     return draw(st.lists(st.sampled_from(pairs), min_size=count, max_size=count, unique=True))
 
 
+def _sequence(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    streams: list[Plan] = []
+    for _ in range(draw(st.sampled_from([2, 2, 2, 3]))):
+        taken = {name for stream in streams for name in stream.schema.names}
+        streams.append(_disjoint(_stream(draw, sources, min(depth - 1, 1)), taken))
+    return sequence_of(draw, tuple(streams))
+
+
 def _except(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     left = _relation(draw, sources, depth - 1)
     right = _conform(draw, _relation(draw, sources, depth - 1), left.schema)
@@ -352,7 +361,7 @@ def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 
 ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))
-STREAMS: Final[tuple[Drawing, ...]] = ROWWISE_STREAMS
+STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence)
 TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
 WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate, _table)
 RELATIONS: Final[tuple[Drawing, ...]] = (
@@ -371,4 +380,4 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _aggregate,
     _table,
 )
-TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, *ROWWISE_STREAMS)
+TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, _sequence, *ROWWISE_STREAMS)

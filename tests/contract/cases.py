@@ -21,6 +21,7 @@ from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
 from headrace.testing.schemas import FLOAT, INT, names_of, predicates, rows, scalars, schemas
+from headrace.testing.sequence_plans import sequence_of
 from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
 
@@ -180,6 +181,16 @@ def joins(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def sequences(draw: st.DrawFn) -> Case:
+    """Two to four steps, simultaneous rows in the order of their source or by content."""
+    inputs = []
+    for i in range(draw(st.sampled_from([2, 2, 3, 4]))):
+        schema = pa.schema([f.with_name(f"{f.name}{i}") for f in draw(schemas())])
+        inputs.append(draw(streams(schema, f"s{i}") | given_streams(schema, f"s{i}")))
+    return case_of(sequence_of(draw, tuple(i[0] for i in inputs)), tuple(inputs))
+
+
+@st.composite
 def latent_unions(draw: st.DrawFn) -> Case:
     return draw(unions((streams,)))
 
@@ -285,6 +296,7 @@ CASES: dict[str, Entry] = {
     "RStreamOperator": Entry(st.integers(1, 5).flatmap(rstreams)),
     "UnionOperator": Entry(unions()),
     "JoinOperator": Entry(joins()),
+    "SequenceOperator": Entry(sequences()),
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),

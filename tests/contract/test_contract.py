@@ -41,6 +41,9 @@ IMPATIENT = (
     "aggregate._PATIENCE",
     "sliding_aggregate._SPARE",
     "joinside._SMALL",
+    "sequence_stage._PATIENCE",
+    "sequence_stage._ROOM",
+    "sequence_consecutive._PATIENCE",
 )
 OPERATORS = sorted(operators(), key=lambda o: o.__name__)
 

@@ -1,0 +1,64 @@
+"""Random sequences over given streams (hypothesis strategies)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from headrace.expressions import Expression
+from headrace.plan.nodes import AggregateCall, Plan
+from headrace.plan.sequence import Mode, Sequence, Step, StepKind
+from headrace.schema import Schema
+from headrace.testing.schemas import TYPES, is_exact, names_of, predicates
+
+
+def sequence_of(
+    draw: st.DrawFn, streams: tuple[Plan, ...], modes: tuple[Mode, ...] = tuple(Mode)
+) -> Sequence:
+    """A sequence of these streams, at least two, whose columns are disjoint."""
+    mode = draw(st.sampled_from(modes))
+    kinds = _kinds(draw, len(streams), mode)
+    keys = _keys(draw, streams)
+    steps = tuple(
+        Step(keys[i], kind, None, _folds(draw, stream.schema) if kind is StepKind.REPEATED else ())
+        for i, (stream, kind) in enumerate(zip(streams, kinds, strict=True))
+    )
+    within = draw(st.none() | st.integers(1, 9))
+    plan = Sequence(streams, steps, mode, within, draw(st.booleans()))
+    conditions = [_condition(draw, plan, i) for i in range(len(steps))]
+    made = tuple(replace(step, condition=c) for step, c in zip(steps, conditions, strict=True))
+    return replace(plan, steps=made)
+
+
+def _kinds(draw: st.DrawFn, count: int, mode: Mode) -> list[StepKind]:
+    kinds = [StepKind.ONCE] * count
+    if mode is not Mode.CONSECUTIVE and draw(st.sampled_from([False, False, True])):
+        kinds[0] = StepKind.REPEATED
+    for i in range(1, count - 1):
+        kinds[i] = draw(st.sampled_from([StepKind.ONCE, StepKind.MISSING]))
+    return kinds
+
+
+def _keys(draw: st.DrawFn, streams: tuple[Plan, ...]) -> list[tuple[str, ...]]:
+    shared = [t for t in TYPES if all(names_of(s.schema, t) for s in streams)]
+    types = draw(st.lists(st.sampled_from(shared), max_size=2)) if shared else []
+    return [tuple(draw(st.sampled_from(names_of(s.schema, t))) for t in types) for s in streams]
+
+
+def _folds(draw: st.DrawFn, schema: Schema) -> tuple[AggregateCall, ...]:
+    calls = [("count", None), *((f, n) for n in schema.names for f in ("count", "first", "last"))]
+    drawn = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3))
+    return tuple(AggregateCall(_name(i, n), f, n) for i, (f, n) in enumerate(drawn))
+
+
+def _name(index: int, column: str | None) -> str:
+    return f"run{index}" if column is None or is_exact(column) else f"run{index}_avg"
+
+
+def _condition(draw: st.DrawFn, plan: Sequence, index: int) -> Expression | None:
+    missing = plan.steps[index].kind is StepKind.MISSING
+    after_run = plan.steps[0].kind is StepKind.REPEATED and index < plan.bound[1]
+    if index == 0 or (missing and (after_run or plan.mode is Mode.CONSECUTIVE)):
+        return None
+    return draw(predicates(plan.seen_by(index))) if draw(st.sampled_from([False, False, True])) else None
