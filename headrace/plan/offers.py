@@ -12,6 +12,8 @@ from typing import Any, Final
 from headrace.expressions import Column, Expression
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan
+from headrace.plan.sequence import Sequence as SequencePlan
+from headrace.plan.sequence import StepKind
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
@@ -99,6 +101,16 @@ def _join(plan: nodes.Join) -> list[Key]:
     return [*found, *(tuple(e.rename(to_right) for e in key) for key in found)]
 
 
+def _sequence(plan: SequencePlan) -> list[Key]:
+    """The partition columns, under the names of each step whose columns are bound."""
+    first = plan.steps[0].keys
+    found = _meeting(plan.streams[0], first)
+    renamings = [
+        dict(zip(first, step.keys, strict=True)) for step in plan.steps if step.kind is StepKind.ONCE
+    ]
+    return [tuple(e.rename(names) for e in key) for names in renamings for key in found]
+
+
 OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.Source: _all_columns,
     nodes.Select: _same,
@@ -115,4 +127,5 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.IStream: _same,
     nodes.DStream: _same,
     nodes.RStream: _same,
+    SequencePlan: _sequence,
 }

@@ -26,6 +26,8 @@ from headrace.expressions.rewriting import is_movable, respects_equality, substi
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
+from headrace.plan.sequence import Sequence as SequencePlan
+from headrace.plan.sequence import StepKind
 from headrace.plan.top import TopN
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Unbounded
@@ -256,6 +258,24 @@ def _agree(left: Expression, right: Expression, plan: nodes.Join) -> bool:
     return all(plan.left.schema.field(a).type == plan.right.schema.field(b).type for a, b in read)
 
 
+def _sequence(search: Search, plan: SequencePlan, key: Key | None) -> Iterator[Keys]:
+    """A row goes on what waits in its partition, which has the names of each step whose columns are bound."""
+    first = plan.steps[0].keys
+    if not first:
+        return search.refuse("a sequence without PARTITION BY takes all rows in order", "partition it", True)
+    if key is None:
+        return _offered(search, plan, "a sequence")
+    bound = [step for step in plan.steps if step.kind is StepKind.ONCE]
+    to_first = {name: one for step in bound for name, one in zip(step.keys, first, strict=True)}
+    renamed = tuple(each.rename(to_first) for each in key)
+    known = frozenset(to_first).issuperset(frozenset().union(*(each.columns() for each in key)))
+    if not known or not _made_of(renamed, set(first), plan.streams[0].schema):
+        columns = ", ".join(first)
+        return search.refuse(f"a sequence by {columns} cannot be divided by {', '.join(map(str, key))}")
+    places = [dict(zip(reversed(first), reversed(step.keys), strict=True)) for step in plan.steps]
+    return _together(search, plan.streams, [tuple(e.rename(p) for e in renamed) for p in places])
+
+
 # ------------------------------------------------------------------------------------ equals that cancel
 
 
@@ -313,4 +333,5 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.IStream: _istream,
     nodes.DStream: _content,
     nodes.RStream: _same,
+    SequencePlan: _sequence,
 }

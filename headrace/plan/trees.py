@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.plan.nodes import Aggregate, Plan, Source, Window
+from headrace.plan.sequence import Sequence
 from headrace.plan.windows import Rows
 
 PLACED = ("first", "last")
@@ -44,4 +45,6 @@ def minds_order(plan: Plan) -> bool:
     """Whether this node's answer depends on how simultaneous rows are ordered (`headrace.plan.order`)."""
     if isinstance(plan, Window):
         return isinstance(plan.spec, Rows)
+    if isinstance(plan, Sequence):
+        return any(map(plan.order_matters, range(len(plan.steps))))
     return isinstance(plan, Aggregate) and any(call.function in PLACED for call in plan.calls)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.expressions import col
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import AggregateCall, Plan, Source, Window
+from headrace.plan.sequence import Sequence
 from headrace.testing import legal, oracle, plans, runs
 from headrace.testing.compare import assert_ordered
 from headrace.testing.plans import Case
@@ -41,6 +42,7 @@ def test_every_plan_is_a_value_and_has_an_ordered_answer_of_its_schema(case: Cas
 
 KINDS: list[tuple[type, str]] = [
     *((node, "") for node in oracle.MEANINGS if node.__module__ == nodes.__name__),
+    (Sequence, ""),
     *((spec, "window") for spec in oracle.WINDOWS),
 ]
 
