@@ -12,18 +12,20 @@ from headrace.errors import SparkError
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.progress import listener
+    from headrace.runtimes.spark.punctuate import punctuate
     from headrace.runtimes.spark.session import report, session
 
 # Name → the file of headrace.runtimes.spark that defines it. A new name also goes in the imports above.
 _HOMES = {
     "listener": "progress",
+    "punctuate": "punctuate",
     "report": "session",
     "session": "session",
 }
 
 _EXTRA = ("pyspark", "pandas", "google")
 
-__all__ = ["listener", "report", "session"]
+__all__ = ["listener", "punctuate", "report", "session"]
 
 
 def __getattr__(name: str) -> object:

@@ -16,7 +16,13 @@ import headrace
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-EXAMPLES_IN = [path for path in DOCUMENTS if path.name == "README.md" or path.is_relative_to(ROOT / "docs")]
+# Pages on Spark share the session of tests/spark, and are run there.
+EXAMPLES_IN = [
+    path
+    for path in DOCUMENTS
+    if path.name == "README.md" or path.is_relative_to(ROOT / "docs")
+    if not path.is_relative_to(ROOT / "docs" / "spark")
+]
 
 
 # --- documents --------------------------------------------------------------------------------------------
