@@ -27,3 +27,8 @@ def test_an_example_is_a_query(text: str) -> None:
     catalog = Catalog()
     declare(DECLARATIONS, catalog)
     assert not query(text, catalog).plan.is_relation
+
+
+def test_every_page_is_in_the_index() -> None:
+    pages = {page.name for page in PAGE.parent.glob("*.md")} - {PAGE.name}
+    assert {page for page in pages if f"({page})" not in PAGE.read_text()} == set()

@@ -1,0 +1,44 @@
+"""A query tried out on a few rows written by hand: the engine's answer, once the oracle has said the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.engine import Engine
+from headrace.flow.batch import Batch
+from headrace.sql import Query, query
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream, events_of
+
+Row = tuple[Any, ...]
+"""(time, column, column, …)"""
+
+
+def ask(text: str, *, ticks_per_second: int | None = 1, **rows: Sequence[Row]) -> list[Row]:
+    """The answers to the one query of `text`, as (time, column, …).
+
+    `text` declares its own streams. `rows` are theirs, each with its time first, in ticks.
+    """
+    found = query(text, ticks_per_second=ticks_per_second)
+    given = {source.name: _named(source.schema.names, rows.get(source.name, ())) for source in found.sources}
+    answers = _answers(found, given)
+    assert_same_stream(answers, oracle.stream(found.plan, given), schema=found.schema)
+    return [(time, *row) for time, row in events_of(answers)]
+
+
+def _named(names: list[str], rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
+    return [(time, dict(zip(names, values, strict=True))) for time, *values in rows]
+
+
+def _answers(found: Query, given: dict[str, list[tuple[int, dict[str, Any]]]]) -> list[Batch]:
+    """The rows of each stream pushed at once, then its end."""
+    engine = Engine()
+    engine.add(found.name, found)
+    for source in found.sources:
+        rows = pa.RecordBatch.from_pylist([row for _, row in given[source.name]], source.schema)
+        engine.push(source.name, rows, [time for time, _ in given[source.name]])
+        engine.end(source.name)
+    return engine.drain(found.name)
