@@ -1,14 +1,11 @@
-"""NEXMark in CQL: the three streams, the queries by name, and an engine that knows the generator's bounds.
-
-from examples.nexmark import load, engine_for
-"""
+"""NEXMark in CQL: the three streams, the queries by name, and an engine that knows the generator's bounds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from headrace import Bounds, Engine, HeartbeatGenerator, Query, Rules, SkewMatrix, StreamDef, query
-from headrace.connectors.nexmark import STREAMS, NexmarkGenerator
+from headrace.connectors.nexmark import STREAMS, NexmarkGenerator, Rows
 from headrace.plan.nodes import Plan
 from headrace.time.bounds import NEVER
 
@@ -40,3 +37,10 @@ def engine_for(
     for name, each in queries.items():
         engine.add(name, each)
     return engine
+
+
+def arrive(engine: Engine, rows: dict[str, Rows]) -> None:
+    """Push what comes together: what some of these rows prove holds for those that come after them."""
+    now = max((int(each.arrivals.max()) for each in rows.values() if len(each)), default=engine.now)
+    for stream in engine.graph.sources:
+        engine.push(stream, rows[stream].data, rows[stream].times, now=now)

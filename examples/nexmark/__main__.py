@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 
-from examples.nexmark import NAMES, engine_for, load
+from examples.nexmark import NAMES, arrive, engine_for, load
 from headrace import Engine
 from headrace.connectors.nexmark import NexmarkGenerator
 from headrace.flow.batch import Batch
@@ -16,15 +16,9 @@ BATCH = 10_000
 
 
 def run(engine: Engine, generator: NexmarkGenerator, events: int) -> Iterator[Batch]:
-    """The answers of the engine's one query, as they come.
-
-    The rows of a batch arrive together: what some of them prove holds for the next batch.
-    """
+    """The answers of the engine's one query, as they come."""
     for start in range(0, events, BATCH):
-        rows = generator.batches(start, min(BATCH, events - start))
-        arrived = max(int(each.arrivals[-1]) for each in rows.values() if len(each))
-        for stream in engine.graph.sources:
-            engine.push(stream, rows[stream].data, rows[stream].times, now=arrived)
+        arrive(engine, generator.batches(start, min(BATCH, events - start)))
         yield from engine.drain()
     for stream in engine.graph.sources:
         engine.end(stream)
