@@ -16,6 +16,7 @@ from headrace.builder.expressions import piece
 from headrace.builder.joins import conditions
 from headrace.builder.statement import Combined, Item, Joined, Output, Select, Statement
 from headrace.builder.windows import Keys, window_clause
+from headrace.drawing import Explanation
 from headrace.errors import SqlError
 from headrace.expressions import Expression
 from headrace.plan.nodes import Plan
@@ -193,6 +194,13 @@ class Builder:
         if isinstance(statement, Combined) and statement.word == word and word.startswith("UNION"):
             branches[:1] = statement.branches
         return self._of_several(Combined(word, tuple(branches)), others)
+
+    def explain(self, format: str = "text") -> Explanation:
+        """What the query so far would be: `Query.explain`."""
+        return self.named("query").explain(format)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
 
     def __repr__(self) -> str:
         return self.text

@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from headrace.drawing import Explanation
+from headrace.drawing.diagram import with_texts
+from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
@@ -26,6 +29,7 @@ from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import Rows, rows_of
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.show import show
+from headrace.plan.spans import with_units
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
@@ -61,6 +65,7 @@ class Engine:
         self.now = now
         self.propagation = propagation
         self.graph = Graph(lambda: self.now)
+        self._ticks: dict[str, int | None] = {}
         self.table = StateTable(named_strategy(strategy), propagation == "eqg")
         self.arcs: list[EtsArc] = []
         self.keeper: Timekeeper | None = None
@@ -126,6 +131,7 @@ class Engine:
             if table.data is not None:
                 self.load(table.name, table.data)
         self.graph.add(query, planned)
+        self._ticks[query] = getattr(plan, "ticks_per_second", None)
         self._rewire()
 
     def load(self, table: str, data: Rows) -> None:
@@ -142,6 +148,7 @@ class Engine:
     def remove(self, query: str) -> None:
         """Remove a query; what no other query uses is freed."""
         self.graph.remove(query)
+        self._ticks.pop(query, None)
         self._rewire()
 
     def _rewire(self) -> None:
@@ -294,14 +301,28 @@ class Engine:
         """The state table as the papers print it."""
         return self.table.show(self.graph.nodes)
 
-    def explain(self, query: str) -> str:
-        """What runs under a name: the plan with where rows are ordered, and the state table of its graph."""
+    def explain(self, query: str, format: str = "text") -> Explanation:
+        """What runs under a name: the plan with where rows are put in order, who may wait, who runs next.
+
+        `format` is "text", "mermaid", "svg" or "html"; a notebook draws it whatever the format.
+        """
         self._sink(query)
-        arcs = [f"  {a.origin.name} -> {a.target.name}, input {a.input}" for a in self.arcs]
-        parts = ["plan", show(self.graph.plan_of(query)), "", "state table", self.show_table()]
-        if self.propagation == "eqg":
-            parts += ["", "ETS arcs", *arcs]
-        return "\n".join(parts)
+        return self._explained([query], show(self.graph.plan_of(query)), format)
+
+    def _explained(self, queries: list[str], plan: str, format: str = "text") -> Explanation:
+        """Lengths of time are shown in units where the queries say what a tick is."""
+        domains = {self._ticks.get(query) for query in queries}
+        ticks = domains.pop() if len(domains) == 1 else None
+        arcs = self.arcs if self.propagation == "eqg" else []
+        diagram = graph_diagram(self.graph, queries, arcs)
+        sections = explained_sections(self.graph, queries, with_units(plan, ticks), self.show_table(), arcs)
+        return Explanation(with_texts(diagram, lambda text: with_units(text, ticks)), sections, format)
+
+    def _repr_html_(self) -> str:
+        """The graph of all queries, as a notebook shows it."""
+        queries = list(self.graph.sinks)
+        plans = "\n\n".join(f"{each}\n{show(self.graph.plan_of(each))}" for each in queries)
+        return self._explained(queries, plans)._repr_html_()
 
     def metrics(self) -> Metrics:
         """Counts, sizes and waiting times of every node and source."""

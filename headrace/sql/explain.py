@@ -1,0 +1,65 @@
+"""EXPLAIN of a query before it runs: its plan, how its streams can be divided, what Spark runs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.drawing import Explanation, Section
+from headrace.drawing.diagram import with_texts
+from headrace.plan.diagram import plan_diagram
+from headrace.plan.native import Native, is_row_by_row, native_parts
+from headrace.plan.nodes import Plan, Source
+from headrace.plan.show import show
+from headrace.plan.spans import with_units
+from headrace.plan.stages import stages
+from headrace.plan.trees import sources_of, walk
+
+
+def explained(
+    name: str, text: str, plan: Plan, ticks_per_second: int | None, format: str = "text"
+) -> Explanation:
+    """What is known of a query from its plan alone; times are shown in units where a tick has a length."""
+    native = native_parts(plan)
+    diagram = plan_diagram(plan, name, _native_nodes(plan, native))
+    sections = (
+        Section("query", text.strip()),
+        Section("plan as written", with_units(show(plan), ticks_per_second)),
+        Section("partition keys", "\n".join(_division(plan))),
+        Section("on Spark", "\n".join(_on_spark(plan, native))),
+    )
+    return Explanation(with_texts(diagram, lambda text: with_units(text, ticks_per_second)), sections, format)
+
+
+def _division(plan: Plan) -> Iterator[str]:
+    """A line per stage, with the name under which the next one reads it."""
+    found = stages(plan)
+    for number, stage in enumerate(found, 1):
+        name = f"stage {number}: " if len(found) > 1 else ""
+        into = f" -> {stage.output.name}" if stage.output is not None else ""
+        yield f"  {name}{stage.partitioning}{into}"
+
+
+def _on_spark(plan: Plan, native: Native) -> Iterator[str]:
+    for source in dict.fromkeys(sources_of(plan)):
+        names = _kinds(native.prefixes.get(source.name, source))
+        yield f"  {source.name}: {', then '.join(names) or 'nothing'} natively"
+    if isinstance(native.core, Source):
+        yield "  nothing is left for the engine"
+        return
+    yield "  the engine runs the rest"
+    if native.suffix is not None:
+        yield f"  its answer: {', then '.join(_kinds(native.suffix))} natively"
+
+
+def _kinds(chain: Plan) -> list[str]:
+    """What a chain does, from its source up."""
+    kinds = [type(part).__name__.lower() for part in walk(chain) if not isinstance(part, Source)]
+    return kinds[::-1]
+
+
+def _native_nodes(plan: Plan, native: Native) -> set[Plan]:
+    found = {part for chain in native.prefixes.values() for part in walk(chain)}
+    while is_row_by_row(plan):
+        found.add(plan)
+        plan = plan.inputs[0]
+    return {part for part in found if not isinstance(part, Source)}

@@ -1,0 +1,117 @@
+"""Queries and engines say and draw what they are."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from headrace import Engine, HeadraceError, query, stream
+from headrace.drawing import Diagram, Look
+from headrace.engine.explain import graph_diagram
+from headrace.operators.table import OPERATORS
+from headrace.plan.diagram import TITLES
+from headrace.plan.show import LINES
+from headrace.plan.spans import with_units
+from tests.drawing.pictures import BIDS, IMAGES, ITEMS, PICTURES, STREAMS, tops
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_documentation_are_what_the_code_draws(name: str) -> None:
+    """`python -m tests.drawing.pictures` draws them anew."""
+    assert (IMAGES / name).read_text() == PICTURES[name]() + "\n"
+
+
+def test_a_query_tells_its_text_its_plan_its_keys_and_what_spark_runs() -> None:
+    text = query(
+        "SELECT item, count(*) AS n FROM bids [RANGE 1 HOUR] WHERE price > 3 GROUP BY item", {"bids": BIDS}
+    )
+    found = text.explain()
+    assert [each.heading for each in found.sections][:2] == ["query", "plan as written"]
+    assert "window [RANGE 1 HOUR]" in found
+    assert "bids by item" in found
+    assert "the engine runs the rest" in found
+
+
+def test_one_shard_is_explained() -> None:
+    assert (
+        "one shard: count(*) is taken of all rows"
+        in query("SELECT count(*) FROM a [NOW]", {"a": BIDS}).explain()
+    )
+
+
+def test_what_spark_runs_natively_is_marked() -> None:
+    text = "SELECT item FROM bids [NOW] WHERE price > 3"
+    windowed = query(
+        "SELECT item FROM (SELECT item FROM bids WHERE price > 3) [NOW]", {"bids": BIDS}
+    ).explain()
+    native = [box.title for box in windowed.diagram.boxes if box.look is Look.NATIVE]
+    assert sorted(native) == ["project", "select"]
+    above = query(text, {"bids": BIDS}).explain()
+    assert [box.title for box in above.diagram.boxes if box.look is Look.NATIVE] == []
+
+
+def test_sequence_numbers_stay_ticks() -> None:
+    assert with_units("window [RANGE 600 SLIDE 60]", None) == "window [RANGE 600 SLIDE 60]"
+    assert with_units("window [RANGE 600 SLIDE 60]", 10) == "window [RANGE 1 MINUTE SLIDE 6 SECONDS]"
+    assert with_units("rstream each 7", 1_000_000) == "rstream each 7 TICKS"
+    assert with_units("rstream each 7000", 1_000_000) == "rstream each 7 MILLISECONDS"
+
+
+def drawn(propagation: str = "eqg") -> Diagram:
+    engine = Engine(propagation=propagation)
+    engine.add("tops", tops())
+    return engine.explain("tops").diagram
+
+
+def test_the_graph_marks_who_may_wait_and_has_the_ets_arcs() -> None:
+    diagram = drawn()
+    title = {box.id: box.title for box in diagram.boxes}
+    waiting = {"".join(filter(str.isalpha, box.title)) for box in diagram.boxes if box.waits}
+    assert {"union", "join", "aggregate", "istream"} == waiting
+    ets = {(title[arc.origin], title[arc.target]) for arc in diagram.arcs if arc.ets}
+    assert ("phone", next(t for t in title.values() if t.startswith("union"))) in ets
+    assert any(origin.startswith("union") and target.startswith("join") for origin, target in ets)
+
+
+def test_punctuations_in_band_have_no_arcs_of_their_own() -> None:
+    assert not any(arc.ets for arc in drawn("punctuation").arcs)
+
+
+def test_only_what_the_query_uses_is_drawn() -> None:
+    engine = Engine()
+    engine.add("tops", tops())
+    engine.add("other", stream("others", ITEMS).where("id > 3").named("other"))
+    titles = {box.title for box in engine.explain("other").diagram.boxes}
+    assert "others" in titles
+    assert "items" not in titles
+    assert {"tops", "other", "items", "others"} <= {
+        box.title for box in graph_diagram(engine.graph, ["tops", "other"], engine.arcs).boxes
+    }
+
+
+def test_a_query_that_is_a_stream_is_drawn() -> None:
+    engine = Engine()
+    engine.add("all", query("SELECT * FROM items", STREAMS))
+    assert [box.title for box in engine.explain("all").diagram.boxes] == ["items", "all"]
+
+
+def test_notebooks_get_html_of_queries_builders_explanations_and_engines() -> None:
+    engine = Engine()
+    assert "<svg" in engine._repr_html_()
+    engine.add("tops", tops())
+    for shown in (tops(), stream("bids", BIDS).where("price > 3"), engine.explain("tops"), engine):
+        ElementTree.fromstring(shown._repr_html_())
+
+
+def test_a_format_or_a_query_that_is_not_there_is_refused() -> None:
+    engine = Engine()
+    engine.add("tops", tops())
+    for wrong in (lambda: engine.explain("tops", format="pdf"), lambda: engine.explain("top")):
+        with pytest.raises(HeadraceError):
+            wrong()
+
+
+def test_every_node_has_a_name_that_begins_its_line_or_one_of_its_own() -> None:
+    assert set(TITLES) <= set(LINES)
+    assert set(OPERATORS) <= set(LINES)
