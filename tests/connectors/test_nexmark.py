@@ -81,6 +81,12 @@ def test_times_are_base_plus_number_times_delay_in_milliseconds() -> None:
         assert np.array_equal(each.arrivals, each.times)
 
 
+def test_a_rate_goes_before_that_of_the_laws() -> None:
+    assert NexmarkGenerator().laws.rate == 10_000
+    assert NexmarkGenerator(laws=Laws(rate=5)).laws.rate == 5
+    assert NexmarkGenerator(rate=7, laws=Laws(rate=5, in_flight=3)).laws == Laws(rate=7, in_flight=3)
+
+
 @pytest.mark.parametrize("rate", [0.5, 3, 999.5, 10_000, 2_000_000])
 def test_the_first_event_at_a_time(rate: float) -> None:
     laws = Laws(rate=rate)
@@ -215,3 +221,25 @@ def test_a_silent_stream_loses_its_rows_or_holds_them() -> None:
 def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError, match="HR-I110"):
         NexmarkGenerator(**{name: each() if callable(each) else each for name, each in wrong.items()})  # type: ignore[arg-type]
+
+
+@given(st.data())
+def test_the_skew_is_a_bound_of_every_stream_on_every_other(data: st.DataObject) -> None:
+    """Whatever has arrived with time τ, all that comes later has a time > τ − skew."""
+    held = Silence(data.draw(st.sampled_from(list(STREAMS))), SECOND // 2, SECOND, held=True)
+    house = NexmarkGenerator(
+        seed=data.draw(st.integers(0, 9)),
+        rate=data.draw(st.sampled_from([7, 333, 1000, 10_000])),
+        disorder=data.draw(st.sampled_from([1, 2, 13, 100])),
+        delayed=data.draw(st.sampled_from([0.0, 0.1, 1.0])),
+        delay=data.draw(st.sampled_from([1000, SECOND])),
+        silences=data.draw(st.sampled_from([(), (held,)])),
+    )
+    rows = house.batches(0, 1500).values()
+    arrivals, times = (np.concatenate([getattr(r, what) for r in rows]) for what in ("arrivals", "times"))
+    order = np.argsort(arrivals, kind="stable")
+    arrivals, times = arrivals[order], times[order]
+    before = np.maximum.accumulate(times)[np.maximum(np.searchsorted(arrivals, arrivals) - 1, 0)]
+    later = np.searchsorted(arrivals, arrivals) > 0
+    assert (times[later] > before[later] - house.skew).all()
+    assert (arrivals >= times).all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -54,15 +54,15 @@ class NexmarkGenerator:
     """Events by number: the same seed gives the same event n, however many are asked for at once.
 
     `disorder` is the size of the groups of events that arrive scattered, `delayed` the share of events that
-    come up to `delay` ticks late, `silences` the times at which a stream says nothing. Times are
-    microseconds since 1970.
+    come up to `delay` ticks late, `silences` the times at which a stream says nothing; `rate` and all else
+    that may be chosen are in `laws`. Times are microseconds since 1970.
     """
 
     def __init__(
         self,
         *,
         seed: int = 0,
-        rate: float = 10_000,
+        rate: float | None = None,
         disorder: int = 1,
         delayed: float = 0.0,
         delay: int = 3_000_000,
@@ -73,7 +73,8 @@ class NexmarkGenerator:
             if silence.stream not in STREAMS:
                 raise InputError("HR-I110", f"no stream {silence.stream!r}", hint=", ".join(STREAMS))
         self.seed = seed
-        self.laws = laws or Laws(rate=rate)
+        given = laws or Laws()
+        self.laws = given if rate is None else replace(given, rate=rate)
         self.arrival = Arrival(seed, self.laws, disorder, delayed, delay, silences)
 
     def batches(self, start: int, count: int) -> dict[str, Rows]:
