@@ -18,6 +18,7 @@ from headrace.builder.aggregates import (
 from headrace.builder.builder import Builder
 from headrace.builder.expressions import expr
 from headrace.builder.grouped import Grouped
+from headrace.builder.ordering import desc
 from headrace.builder.stream import stream, table
 from headrace.expressions import coalesce, col, fn, lit, when
 
@@ -30,6 +31,7 @@ __all__ = [
     "col",
     "count",
     "count_distinct",
+    "desc",
     "expr",
     "first",
     "fn",

@@ -7,6 +7,7 @@ where SQL would apply the new clause before one that is there, what is there bec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.builder.durations import Duration
 from headrace.builder.expressions import piece
 from headrace.builder.joins import conditions
+from headrace.builder.ordering import By, bound, row_number
 from headrace.builder.statement import Combined, Item, Joined, Output, Select, Statement
 from headrace.builder.windows import Keys, window_clause
 from headrace.drawing import Explanation
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.builder.grouped import Grouped
 
 Given = str | Expression
-CLAUSES = ("window", "joins", "where", "keys", "columns", "having", "distinct")
+CLAUSES = ("window", "joins", "where", "keys", "columns", "having", "distinct", "qualify")
 """In the order in which they take effect."""
 
 SEVERAL = frozenset({"joins", "where", "having"})
@@ -126,6 +128,20 @@ class Builder:
         """The groups that meet all conditions, which may name what `agg` computed."""
         ready = self._open("having")
         return self._with(replace(ready, having=ready.having + anded(conditions)))
+
+    def top(
+        self, n: int, by: By | Sequence[By], partition_by: Keys | None = None, *, number: str | None = None
+    ) -> Builder:
+        """The first `n` rows by an order such as "price DESC", of all or of each partition.
+
+        `number` names a column that says which place a row has.
+        """
+        rank, most = row_number(by, partition_by), bound(n)
+        ready = self._open("keys")
+        if number is None:
+            return self._with(replace(ready, qualify=f"{rank} <= {most}"))
+        place = identifier(number)
+        return self._with(replace(ready, columns=("*", f"{rank} AS {place}"), qualify=f"{place} <= {most}"))
 
     def join(self, other: Builder, on: Keys | None = None) -> Builder:
         """Pairs of rows valid at the same time that meet all conditions.

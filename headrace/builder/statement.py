@@ -75,6 +75,7 @@ class Select:
     keys: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     having: tuple[str, ...] = ()
+    qualify: str = ""
     distinct: bool = False
 
     @property
@@ -91,6 +92,7 @@ class Select:
             *_clause("WHERE ", self.where, " AND "),
             *_clause("GROUP BY ", self.keys, ", "),
             *_clause("HAVING ", self.having, " AND "),
+            *([f"QUALIFY {self.qualify}"] if self.qualify else []),
         ]
 
 

@@ -54,6 +54,11 @@ def duration(text: object) -> str:
     return _one(text, CqlParser._parse_duration, "a duration")[1]
 
 
+def ordered(text: object) -> str:
+    """`text`, if it says by what to order, as in `price DESC NULLS LAST`."""
+    return _one(text, CqlParser._parse_ordered, "an order")[1]
+
+
 def identifier(name: object) -> str:
     """A name as a query writes it: in quotes unless it is one plain word."""
     if not isinstance(name, str) or not name:

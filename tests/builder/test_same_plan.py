@@ -16,6 +16,7 @@ from headrace.builder import (
     coalesce,
     count,
     count_distinct,
+    desc,
     expr,
     first,
     fn,
@@ -284,6 +285,49 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     "where after distinct": (
         "SELECT * FROM (SELECT DISTINCT * FROM bids [ROWS 3]) WHERE price > 3",
         lambda: bids.window(rows=3).distinct().where("price > 3"),
+    ),
+    # --- the first rows --------------------------------------------------------------------------------
+    "top of all": (
+        "SELECT * FROM bids [RANGE 1 HOUR] ORDER BY price DESC, item LIMIT 5",
+        lambda: bids.window("1 hour").top(5, by=[desc("price"), col("item")]),
+    ),
+    "top of each": (
+        "SELECT * FROM bids [RANGE 1 HOUR]"
+        " QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC NULLS FIRST) <= 3",
+        lambda: bids.window("1 hour").top(3, by="price DESC NULLS FIRST", partition_by="item"),
+    ),
+    "top with numbers": (
+        "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price) AS place"
+        " FROM bids [RANGE 1 HOUR] WHERE price > 1) WHERE place <= 3",
+        lambda: (
+            bids.window("1 hour").where("price > 1").top(3, by="price", partition_by=["item"], number="place")
+        ),
+    ),
+    "top of groups": (
+        "SELECT item, count(*) AS n FROM bids [RANGE 10 MINUTES SLIDE 1 MINUTE] GROUP BY item"
+        " ORDER BY n DESC LIMIT 5",
+        lambda: (
+            bids.window("10 minutes", slide="1 minute")
+            .group_by("item")
+            .agg(n=count())
+            .top(5, by=desc(col("n")))
+        ),
+    ),
+    "select after top": (
+        "SELECT item FROM (SELECT * FROM bids [RANGE 1 HOUR] ORDER BY price LIMIT 5)",
+        lambda: bids.window("1 hour").top(5, by="price").select("item"),
+    ),
+    "aggregates after top": (
+        "SELECT count(*) AS n FROM (SELECT * FROM bids [RANGE 1 HOUR] ORDER BY price LIMIT 5)",
+        lambda: bids.window("1 hour").top(5, by="price").agg(n=count()),
+    ),
+    "distinct after top": (
+        "SELECT DISTINCT * FROM (SELECT * FROM bids [RANGE 1 HOUR] ORDER BY price LIMIT 5)",
+        lambda: bids.window("1 hour").top(5, by="price").distinct(),
+    ),
+    "top twice": (
+        "SELECT * FROM (SELECT * FROM bids [RANGE 1 HOUR] ORDER BY price LIMIT 5) ORDER BY item LIMIT 2",
+        lambda: bids.window("1 hour").top(5, by="price").top(2, by="item"),
     ),
     # --- outputs ---------------------------------------------------------------------------------------
     "istream": ("ISTREAM(SELECT * FROM bids [NOW])", lambda: _now(bids).istream()),
