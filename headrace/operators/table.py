@@ -19,6 +19,7 @@ from headrace.operators.rows_window import rows_window
 from headrace.operators.rstream import RStreamOperator
 from headrace.operators.select import SelectOperator
 from headrace.operators.sequence import SequenceOperator
+from headrace.operators.session_aggregate import SessionAggregateOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
@@ -29,6 +30,7 @@ from headrace.plan import nodes, ordering
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 
@@ -43,6 +45,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Join: JoinOperator,
     nodes.Aggregate: AggregateOperator,
     nodes.SlidingAggregate: SlidingAggregateOperator,
+    SessionAggregate: SessionAggregateOperator,
     nodes.Distinct: DistinctOperator,
     TopN: TopNOperator,
     nodes.Except: ExceptOperator,

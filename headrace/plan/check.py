@@ -11,8 +11,9 @@ from headrace.errors import PlanError
 from headrace.plan import nodes, sequence
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence_check import check_sequence
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
-from headrace.plan.windows import Now, Range, Rows, Sliding
+from headrace.plan.windows import Now, Range, Rows, Session, Sliding
 from headrace.schema import DataType, Schema
 from headrace.time.timestamp import MAX_TIME
 
@@ -100,13 +101,17 @@ def _window(plan: nodes.Window) -> None:
         raise PlanError(
             "HR-P018", "a window on a window", hint="turn the relation into a stream first (ISTREAM)"
         )
+    if isinstance(plan.spec, Session):
+        raise PlanError("HR-P021", "a session without an aggregate", hint="use SessionAggregate")
     if isinstance(plan.spec, Rows):
         _known("PARTITION BY", plan.spec.keys, plan.input.schema)
 
 
 def _aggregate(plan: nodes.Aggregate) -> None:
     _known("GROUP BY", plan.keys, plan.input.schema)
-    if isinstance(plan, nodes.SlidingAggregate):
+    if isinstance(plan, SessionAggregate):
+        _positive("SESSION", plan.gap)
+    if isinstance(plan, (nodes.SlidingAggregate, SessionAggregate)):
         if plan.input.is_relation:
             raise PlanError("HR-P018", "a window on a window", hint="aggregate the stream itself")
     else:
@@ -178,6 +183,8 @@ def _longest(plan: Plan) -> int:
     """The longest that a row can be valid; MAX_TIME where that is open."""
     if isinstance(plan, nodes.SlidingAggregate):
         return plan.window.slide
+    if isinstance(plan, SessionAggregate):
+        return 1
     if isinstance(plan, nodes.Window):
         return LONGEST.get(type(plan.spec), lambda spec: MAX_TIME)(plan.spec)
     below = [_longest(p) for p in plan.inputs if p.is_relation]
@@ -205,6 +212,7 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.Window: _window,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
+    SessionAggregate: _aggregate,
     nodes.Granularity: _granularity,
     nodes.Distinct: lambda plan: _relations("DISTINCT", plan.inputs),
     TopN: _top_n,

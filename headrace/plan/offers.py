@@ -14,6 +14,7 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.sequence import StepKind
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
@@ -121,6 +122,7 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
+    SessionAggregate: _aggregate,
     nodes.Distinct: _same,
     TopN: _aggregate,
     nodes.Except: _positions,

@@ -28,6 +28,7 @@ from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
 from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.sequence import StepKind
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Unbounded
@@ -327,6 +328,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
+    SessionAggregate: _aggregate,
     nodes.Distinct: _content,
     TopN: _top_n,
     nodes.Except: _except,

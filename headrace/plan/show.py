@@ -9,6 +9,7 @@ from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence, StepKind
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
@@ -16,6 +17,7 @@ SPECS: dict[type[Any], Callable[[Any], str]] = {
     windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}",
     windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
     windows.Now: lambda w: "NOW",
+    windows.Session: lambda w: f"SESSION {w.gap}",
     windows.Unbounded: lambda w: "UNBOUNDED",
 }
 
@@ -30,6 +32,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Join: lambda p: "join" + _on(p),
     nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
+    SessionAggregate: lambda p: f"aggregate {_calls(p)} of each session [SESSION {p.gap}]",
     nodes.Distinct: lambda p: "distinct",
     TopN: lambda p: "first " + _top(p),
     nodes.Except: lambda p: "except all" if p.all else "except",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.partitioning import Partitioning, partition
+from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import exchange, minds_order, sources_of, walk
 from headrace.plan.windows import Range, Sliding
 
@@ -102,6 +103,8 @@ def slide_of(plan: Plan) -> int | None:
     """The slide at whose answers alone the relation changes; None if it may change at other times."""
     if isinstance(plan, nodes.SlidingAggregate):
         return plan.window.slide
+    if isinstance(plan, SessionAggregate):
+        return 1
     if isinstance(plan, nodes.Window):
         return plan.spec.slide if isinstance(plan.spec, Sliding) else None
     if not isinstance(plan, STEADY):

@@ -58,7 +58,17 @@ class Unbounded:
     """`[UNBOUNDED]`: a row at t is valid from t on."""
 
 
-WindowSpec = Range | Sliding | Rows | Now | Unbounded
+@dataclass(frozen=True)
+class Session:
+    """`[SESSION T]`: rows of a group that follow each other within T. Only aggregates are taken of them."""
+
+    gap: int
+
+    def __post_init__(self) -> None:
+        _positive("SESSION", self.gap)
+
+
+WindowSpec = Range | Sliding | Rows | Now | Unbounded | Session
 
 
 def _positive(clause: str, value: int) -> None:

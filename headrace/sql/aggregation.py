@@ -13,7 +13,8 @@ from sqlglot import exp
 
 from headrace.expressions import Column, Expression
 from headrace.plan.nodes import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
-from headrace.plan.windows import Sliding
+from headrace.plan.session import SessionAggregate
+from headrace.plan.windows import Session, Sliding
 from headrace.sql.codes import Code
 from headrace.sql.columns import Listed, projected
 from headrace.sql.grouping import Grouping
@@ -33,7 +34,7 @@ def aggregated(
     aliases: Mapping[str, exp.Expr],
 ) -> Plan:
     """The whole plan above FROM and WHERE."""
-    window = _sliding_window(scope)
+    window = _shown_window(scope)
     grouping = Grouping(scope, aliases, window is not None)
     for key in _keys(group, columns):
         grouping.add_key(key)
@@ -47,9 +48,10 @@ def aggregated(
     return projected(kept, [(name, grouping.after(each)) for name, each in made])
 
 
-def _sliding_window(scope: Scope) -> Sliding | None:
-    only = scope.items[0] if len(scope.items) == 1 else None
-    return only.window if only is not None and isinstance(only.window, Sliding) else None
+def _shown_window(scope: Scope) -> Sliding | Session | None:
+    """The window of the only item, if its answers have a start and an end to show."""
+    only = scope.items[0].window if len(scope.items) == 1 else None
+    return only if isinstance(only, (Sliding, Session)) else None
 
 
 def _keys(group: exp.Group | None, columns: list[Listed]) -> list[exp.Expr]:
@@ -70,7 +72,7 @@ def _at_position(node: exp.Expr, columns: list[Listed]) -> exp.Expr:
     return columns[position - 1].node
 
 
-def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | None) -> Plan:
+def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | Session | None) -> Plan:
     prepared, calls = _prepared(plan, grouping)
     keys = tuple(grouping.keys.values())
     if not keys and not calls:
@@ -80,6 +82,8 @@ def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | None) -> Plan:
     bounds = (
         (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None
     )
+    if isinstance(window, Session):
+        return SessionAggregate(prepared, keys, calls, window.gap, bounds)
     return SlidingAggregate(prepared, keys, calls, window, bounds)
 
 

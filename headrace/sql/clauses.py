@@ -41,6 +41,14 @@ class RowsClause:
 
 
 @dataclass(frozen=True)
+class SessionClause:
+    """`[SESSION gap]`."""
+
+    gap: Duration
+    span: Span
+
+
+@dataclass(frozen=True)
 class NowClause:
     """`[NOW]`."""
 
@@ -54,7 +62,7 @@ class UnboundedClause:
     span: Span
 
 
-WindowClause = RangeClause | RowsClause | NowClause | UnboundedClause
+WindowClause = RangeClause | RowsClause | NowClause | UnboundedClause | SessionClause
 
 
 class ToStream(exp.Expression):

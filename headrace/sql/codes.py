@@ -29,6 +29,7 @@ class Code(StrEnum):
     DURATION = "HR-Q021"
     WINDOW_ON_RELATION = "HR-Q022"
     TIME_DOMAINS = "HR-Q023"
+    SESSION = "HR-Q024"
 
     NO_WINDOW = "HR-Q030"
     NESTED_AGGREGATE = "HR-Q031"
@@ -58,7 +59,6 @@ class Code(StrEnum):
     TABLE_COLUMNS = "HR-Q066"
     NO_STREAM = "HR-Q067"
 
-    NO_SESSION = "HR-Q090"
     NO_SEQ = "HR-Q091"
     NO_GRANULARITY = "HR-Q092"
     NO_RANGE_BOUNDS = "HR-Q093"

@@ -17,6 +17,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
+from headrace.plan.session import SessionAggregate
 from headrace.plan.windows import Now, Range, Sliding, Unbounded
 
 FOREVER: Final = math.inf
@@ -30,6 +31,8 @@ def slides(plan: Plan) -> frozenset[int]:
     own: frozenset[int] = frozenset()
     if isinstance(plan, SlidingAggregate):
         own = frozenset({plan.window.slide})
+    if isinstance(plan, SessionAggregate):
+        own = frozenset({1})
     if isinstance(plan, Window) and isinstance(plan.spec, Sliding):
         own = frozenset({plan.spec.slide})
     return own.union(*(slides(each) for each in plan.inputs))
@@ -39,6 +42,8 @@ def lasts(plan: Plan) -> float:
     """A bound on how long after the last input a row of the relation may stay valid, in ticks."""
     if isinstance(plan, SlidingAggregate):
         return plan.window.size + plan.window.slide
+    if isinstance(plan, SessionAggregate):
+        return 1
     if isinstance(plan, Window):
         return _window_lasts(plan)
     bounds = [lasts(each) for each in plan.inputs if each.is_relation]

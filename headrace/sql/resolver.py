@@ -14,7 +14,7 @@ from headrace.sql.place import fail
 from headrace.sql.scope import Scope
 
 BOUNDS = ("window_start", "window_end")
-NO_BOUNDS = "they exist where one stream with [RANGE … SLIDE …] is aggregated"
+NO_BOUNDS = "they exist where one stream with [RANGE … SLIDE …] or [SESSION …] is aggregated"
 
 
 class Resolver:

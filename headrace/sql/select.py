@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from headrace.expressions import Expression
 from headrace.plan.nodes import Distinct, Plan
+from headrace.plan.windows import Session
 from headrace.sql.aggregation import aggregated
 from headrace.sql.catalog import Relation
 from headrace.sql.codes import Code
@@ -71,6 +72,7 @@ def select(env: Environment, node: exp.Select, translate: Translate) -> Relation
     """What a SELECT means: a stream if it only selects and projects one, else a relation."""
     check_read(node)
     body = Body(env, node, read_select_list(node), read_from(env, node, translate))
+    _check_sessions(body)
     plan = bounded(_topped(body, _grouped(body) if body.is_grouped else _plain(body)))
     if any(is_unlimited(item.input.plan) for item in body.source.scope.items) and is_unlimited(plan):
         fail(
@@ -78,6 +80,17 @@ def select(env: Environment, node: exp.Select, translate: Translate) -> Relation
         )
     relation = _relation(body, plan)
     return OUTPUTS[body.listing.output](relation, body.listing.place) if body.listing.output else relation
+
+
+def _check_sessions(body: Body) -> None:
+    """Rows are put into sessions by the keys of the aggregate that is taken of them, and by nothing else."""
+    items = body.source.scope.items
+    if not any(isinstance(item.window, Session) for item in items):
+        return
+    if not body.is_grouped or len(items) > 1:
+        what = "joined" if len(items) > 1 else "shown row by row"
+        hint = "aggregate one stream: SELECT k, count(*) FROM s [SESSION 30 SECONDS] GROUP BY k"
+        fail(Code.SESSION, f"sessions are aggregated, not {what}", body.source.place, hint)
 
 
 def _relation(body: Body, plan: Plan) -> Relation:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from headrace.expressions import Cast, Column
 from headrace.expressions.types import common_type, sql_name
 from headrace.plan.nodes import Distinct, Except, Plan, Union, Window
-from headrace.plan.windows import Unbounded
+from headrace.plan.windows import Session, Unbounded
 from headrace.schema import DataType
 from headrace.sql.catalog import Relation
 from headrace.sql.clauses import ToStream
@@ -58,6 +58,8 @@ def _output(env: Environment, node: ToStream) -> Relation:
 def _item(env: Environment, node: exp.Table) -> Relation:
     """A name in parentheses where a query could be."""
     item = read_item(env, node, translate)
+    if isinstance(item.window, Session):
+        fail(Code.SESSION, "sessions are aggregated", node, "SELECT count(*) FROM s [SESSION 30 SECONDS]")
     return replace(item.input, plan=item.as_written)
 
 

@@ -21,6 +21,7 @@ from headrace.sql.clauses import (
     NowClause,
     RangeClause,
     RowsClause,
+    SessionClause,
     UnboundedClause,
     WindowClause,
 )
@@ -145,7 +146,7 @@ class WindowParser(SparkParser):
         return ""
 
     def _parse_session(self, opening: Token) -> WindowClause:
-        fail(Code.NO_SESSION, f"SESSION windows are {LATER}", self._prev, "write [RANGE … SLIDE …]")
+        return SessionClause(self._parse_duration(), self._span_from(opening))
 
     def _span_from(self, first: Token) -> Span:
         return Span(first.start, max(first.end, self._prev.end) + 1)

@@ -8,8 +8,16 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded, WindowSpec
-from headrace.sql.clauses import Duration, NowClause, RangeClause, RowsClause, UnboundedClause, WindowClause
+from headrace.plan.windows import Now, Range, Rows, Session, Sliding, Unbounded, WindowSpec
+from headrace.sql.clauses import (
+    Duration,
+    NowClause,
+    RangeClause,
+    RowsClause,
+    SessionClause,
+    UnboundedClause,
+    WindowClause,
+)
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
 from headrace.sql.units import TICKS, UNITS
@@ -35,6 +43,7 @@ def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:
 SPECIFICATIONS: Final[dict[type[Any], Callable[[Any, int | None, FindColumn], WindowSpec]]] = {
     RangeClause: _range,
     RowsClause: _rows,
+    SessionClause: lambda clause, ticks_per_second, column: Session(ticks(clause.gap, ticks_per_second)),
     NowClause: lambda clause, ticks_per_second, column: Now(),
     UnboundedClause: lambda clause, ticks_per_second, column: Unbounded(),
 }

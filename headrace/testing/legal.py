@@ -17,6 +17,7 @@ from headrace.plan.nodes import (
     Window,
 )
 from headrace.plan.sequence import Sequence
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows, Sliding, Unbounded
 
@@ -49,8 +50,8 @@ def is_finite(plan: Plan) -> bool:
     """Whether every row leaves in the end, so that an RStream over it is finite."""
     if isinstance(plan, Window):
         return not isinstance(plan.spec, (Rows, Unbounded))
-    if isinstance(plan, (SlidingAggregate, Table)):
-        return isinstance(plan, SlidingAggregate)
+    if isinstance(plan, (SlidingAggregate, SessionAggregate, Table)):
+        return not isinstance(plan, Table)
     if isinstance(plan, Join):
         return is_finite(plan.left) or is_finite(plan.right)
     if isinstance(plan, Except):
@@ -63,6 +64,8 @@ def slides(plan: Plan) -> set[int]:
     """The slides of the windows that a relation is made of."""
     if isinstance(plan, SlidingAggregate):
         return {plan.window.slide}
+    if isinstance(plan, SessionAggregate):
+        return {1}
     if isinstance(plan, Window):
         return {plan.spec.slide} if isinstance(plan.spec, Sliding) else set()
     return set().union(*(slides(below) for below in plan.inputs))

@@ -17,6 +17,7 @@ from headrace.plan import nodes, windows
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
 from headrace.plan.sequence import Sequence as SequencePlan
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.folds import fold
@@ -258,6 +259,23 @@ def _sliding_aggregate(plan: nodes.SlidingAggregate, sources: Sources) -> list[E
     return answers
 
 
+def _session_aggregate(plan: SessionAggregate, sources: Sources) -> list[Element]:
+    """A row is of the session of the row before it, of its group, unless more than the gap is between."""
+    sessions: dict[Row, list[list[Element]]] = defaultdict(list)
+    for e in _ordered(plan.input, sources):
+        of_group = sessions[_pick(plan.input.schema, plan.keys, e.row)]
+        if of_group and e.start - of_group[-1][-1].start <= plan.gap:
+            of_group[-1].append(e)
+        else:
+            of_group.append([e])
+    answers = []
+    for session in (each for of_group in sessions.values() for each in of_group):
+        begin, end = session[0].start, session[-1].start + plan.gap
+        (row,) = _groups(plan, [e.row for e in session])
+        answers.append(Element(row + ((begin, end) if plan.bounds else ()), end - 1, end))
+    return answers
+
+
 def _groups(plan: nodes.Aggregate, rows: list[Row]) -> list[Row]:
     """One row per group: the keys, then each aggregate over the group's rows in their order."""
     below = plan.input.schema
@@ -367,6 +385,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,
+    SessionAggregate: _session_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,
     nodes.Except: _except,

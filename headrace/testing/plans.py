@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from headrace.expressions import Expression, col
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import AggregateCall, Plan, Source, Table
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.legal import ends_are_known, is_finite, joins, slides, starts_are_known
@@ -308,6 +309,14 @@ def _sliding_of(draw: st.DrawFn, plan: Plan, more: tuple[str, ...] = ()) -> Plan
     return nodes.SlidingAggregate(plan, keys, calls, _sliding(draw), bounds)
 
 
+def _session_aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _stream(draw, sources, depth - 1)
+    calls = _calls(draw, plan.schema, COMPARED + SUMMED + PLACED)
+    keys = _grouping(draw, plan.schema, calls)
+    bounds = BOUNDS if draw(st.booleans()) and not set(BOUNDS) & set(keys) else None
+    return SessionAggregate(plan, keys, calls, draw(st.integers(1, 5)), bounds)
+
+
 def _aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return _aggregate_of(draw, _relation(draw, sources, depth - 1))
 
@@ -373,6 +382,7 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _except,
     _granularity,
     _sliding_aggregate,
+    _session_aggregate,
     _select(_relation),
     _project(_relation),
     _union(_relation),

@@ -16,6 +16,7 @@ from headrace.operators.stamp import StampOperator
 from headrace.plan import nodes, ordering, windows
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan, Source
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
@@ -268,6 +269,15 @@ def sliding_aggregates(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def session_aggregates(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(streams(schema) | given_streams(schema))
+    bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
+    keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=True))
+    return case_of(SessionAggregate(below[0], keys, calls_, draw(st.integers(1, 5)), bounds), (below,))
+
+
+@st.composite
 def tops(draw: st.DrawFn) -> Case:
     schema = draw(schemas())
     below = draw(relations(schema))
@@ -299,6 +309,7 @@ CASES: dict[str, Entry] = {
     "SequenceOperator": Entry(sequences()),
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
+    "SessionAggregateOperator": Entry(session_aggregates()),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),
     "MergeOperator": Entry(merges(), Terms(disordered=True)),
     "ExpandOperator": Entry(expansions(), Terms(disordered=True)),

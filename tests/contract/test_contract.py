@@ -39,6 +39,7 @@ IMPATIENT = (
     "changes._PATIENCE",
     "newest_rows._PATIENCE",
     "aggregate._PATIENCE",
+    "session_aggregate._PATIENCE",
     "sliding_aggregate._SPARE",
     "joinside._SMALL",
     "sequence_stage._PATIENCE",

@@ -164,7 +164,10 @@ CASES = [
     ("CREATE STREAM s (a INT, tz TIMESTAMP) TIME ts", Code.TIME_COLUMN, "ts", "'tz'"),
     ("CREATE STREAM s (a STRING) TIME a", Code.TIME_COLUMN, "a", "TIMESTAMP"),
     ("CREATE STREAM s (a INT, A INT)", Code.SAME_COLUMN, "A", ""),
-    ("SELECT item FROM bids [SESSION 30 SECONDS]", Code.NO_SESSION, "SESSION", "SLIDE"),
+    ("SELECT item FROM bids [SESSION 30 SECONDS]", Code.SESSION, "bids", "GROUP BY k"),
+    ("SELECT count(*) FROM bids [SESSION 1 HOUR], items [NOW]", Code.SESSION, "bids", "one stream"),
+    ("SELECT * FROM ((bids [SESSION 1 HOUR])) x", Code.SESSION, None, "count(*)"),
+    ("SELECT count(*) FROM bids [SESSION 0 SECONDS]", Code.DURATION, "0 SECONDS", "longer"),
     ("SELECT * FROM SEQ(bids, items) RECENT PARTITION BY item WITHIN 1 HOUR", Code.NO_SEQ, "SEQ", "join"),
     ("SELECT seq(item) FROM bids", Code.NO_SEQ, "seq(item)", ""),
     (

@@ -21,6 +21,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
+from headrace.plan.session import SessionAggregate
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
 
@@ -31,7 +32,7 @@ def may_withdraw(plan: Plan) -> bool:
     """Whether elements of `plan` may be withdrawn before the end that they came with."""
     if isinstance(plan, Window):
         return isinstance(plan.spec, Rows)
-    if isinstance(plan, SlidingAggregate):
+    if isinstance(plan, (SlidingAggregate, SessionAggregate)):
         return False
     return not isinstance(plan, _KEEPS_ENDS) or any(may_withdraw(below) for below in plan.inputs)
 

@@ -1,0 +1,269 @@
+"""What keeps a partial value by session: columns of a table with a line for each session."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.flow.columns import valid_mask
+from headrace.flow.groups import GroupIndex
+from headrace.flow.state import Part
+from headrace.flow.tables import CodeTable
+from headrace.kernels.aggregate_blocks import add_reals, add_squares
+from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last, keep_least
+from headrace.operators.accumulators.codecs import Codec, Relabelling, codec_for
+from headrace.operators.accumulators.numbers import Ints, Pair, reals, whole_limbs
+from headrace.operators.accumulators.pane_values import Rowset
+from headrace.operators.accumulators.specs import (
+    Distinct,
+    First,
+    Greatest,
+    Last,
+    Least,
+    Nulls,
+    OfColumn,
+    Real,
+    Rows,
+    Spec,
+    Whole,
+)
+from headrace.schema import Schema
+
+Columns = dict[str, tuple[npt.DTypeLike, Any]]
+_GREATEST = np.iinfo(np.int64).max
+_ADD = {1: add_reals, 2: add_squares}
+
+
+class SessionValue(ABC):
+    """Keeps one partial value in columns of the sessions' table, whose size is a power of two."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def name(self, part: str) -> str:
+        """The column that holds a part of the value."""
+        return f"{self.spec}/{part}"
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The columns and the values that a new session has in them."""
+
+    @abstractmethod
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        """Take rows into their sessions."""
+
+    @abstractmethod
+    def of(self, sessions: Ints, table: CodeTable) -> Any:
+        """The value of some sessions, in the form that the spec states."""
+
+    def words(self, table: CodeTable) -> Ints:
+        """The words of a codec that are in use."""
+        return np.empty(0, np.int64)
+
+    def relabel(self, new: Relabelling, table: CodeTable) -> None:
+        """The codec's words have moved."""
+        return
+
+    def keep(self, moved: Ints) -> None:
+        """The sessions have new codes; EMPTY is that of one that is forgotten."""
+        return
+
+    def state(self) -> dict[str, Part]:
+        """State beyond the columns of the table."""
+        return {}
+
+
+class RowCounts(SessionValue):
+    """How many rows."""
+
+    def columns(self) -> Columns:
+        return {self.name("count"): (np.int64, 0)}
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        count_rows(rows.slots, table[self.name("count")])
+
+    def of(self, sessions: Ints, table: CodeTable) -> Ints:
+        return np.asarray(table[self.name("count")][sessions], np.int64)
+
+
+class NullCounts(RowCounts):
+    """How many nulls."""
+
+    def __init__(self, spec: Nulls) -> None:
+        super().__init__(spec)
+        self._column = spec.column
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values = rows.data.column(self._column)
+        if values.null_count:
+            count_rows(rows.slots[~valid_mask(values)], table[self.name("count")])
+
+
+class WholeSums(SessionValue):
+    """Exact sums of whole numbers and decimals."""
+
+    def __init__(self, spec: Whole) -> None:
+        super().__init__(spec)
+        self._column = spec.column
+        self._limbs = [self.name(f"limb{i}") for i in range(spec.limbs)]
+
+    def columns(self) -> Columns:
+        return dict.fromkeys(self._limbs, (np.int64, 0))
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values, slots = rows.known(self._column)
+        for name, limb in zip(self._limbs, whole_limbs(values, len(self._limbs)), strict=True):
+            add_ints(slots, limb, table[name])
+
+    def of(self, sessions: Ints, table: CodeTable) -> tuple[Ints, ...]:
+        return tuple(table[name][sessions] for name in self._limbs)
+
+
+class RealSums(SessionValue):
+    """Sums of powers in doubled precision."""
+
+    def __init__(self, spec: Real) -> None:
+        super().__init__(spec)
+        self._column, self._add = spec.column, _ADD[spec.power]
+
+    def columns(self) -> Columns:
+        return {self.name("high"): (np.float64, 0.0), self.name("low"): (np.float64, 0.0)}
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values, slots = rows.known(self._column)
+        self._add(slots, reals(values), table[self.name("high")], table[self.name("low")])
+
+    def of(self, sessions: Ints, table: CodeTable) -> Pair:
+        return table[self.name("high")][sessions], table[self.name("low")][sessions]
+
+
+class Extremes(SessionValue):
+    """The least word; `flip` turns words so that the greatest becomes the least."""
+
+    def __init__(self, spec: OfColumn, codec: Codec, flip: int) -> None:
+        super().__init__(spec)
+        self._column, self._codec, self._flip = spec.column, codec, np.int64(flip)
+
+    def columns(self) -> Columns:
+        return {self.name("word"): (np.int64, _GREATEST)}
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values, slots = rows.known(self._column)
+        words = self._codec.encode(values) ^ self._flip
+        keep_least(slots, words, table[self.name("word")])
+
+    def of(self, sessions: Ints, table: CodeTable) -> pa.Array:
+        return self._codec.decode(table[self.name("word")][sessions] ^ self._flip)
+
+    def words(self, table: CodeTable) -> Ints:
+        return np.asarray(table[self.name("word")] ^ self._flip, np.int64)
+
+    def relabel(self, new: Relabelling, table: CodeTable) -> None:
+        words = table[self.name("word")]
+        words[:] = np.where(words == _GREATEST, words, new(words ^ self._flip) ^ self._flip)
+
+
+class Ends(SessionValue):
+    """The value of one row, as a word and whether it is null."""
+
+    def __init__(self, spec: OfColumn, codec: Codec) -> None:
+        super().__init__(spec)
+        self._column, self._codec = spec.column, codec
+
+    def columns(self) -> Columns:
+        return {self.name("word"): (np.int64, 0), self.name("valid"): (np.int64, 1)}
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values = rows.data.column(self._column)
+        words = self._codec.encode(values)
+        self._keep(rows, words, table[self.name("word")])
+        self._keep(rows, valid_mask(values).astype(np.int64), table[self.name("valid")])
+
+    @abstractmethod
+    def _keep(self, rows: Rowset, values: Ints, out: Ints) -> None: ...
+
+    def of(self, sessions: Ints, table: CodeTable) -> pa.Array:
+        valid = table[self.name("valid")][sessions] == 1
+        return self._codec.decode(table[self.name("word")][sessions], None if valid.all() else valid)
+
+    def words(self, table: CodeTable) -> Ints:
+        return np.asarray(table[self.name("word")], np.int64)
+
+    def relabel(self, new: Relabelling, table: CodeTable) -> None:
+        table[self.name("word")][:] = new(table[self.name("word")])
+
+
+class Firsts(Ends):
+    """The value of the earliest row."""
+
+    def _keep(self, rows: Rowset, values: Ints, out: Ints) -> None:
+        keep_first(rows.slots, values, rows.fresh, out)
+
+
+class Lasts(Ends):
+    """The value of the latest row."""
+
+    def _keep(self, rows: Rowset, values: Ints, out: Ints) -> None:
+        keep_last(rows.slots, values, out)
+
+
+class DistinctCounts(RowCounts):
+    """How many different values: a pair of session and value counts when it is new."""
+
+    def __init__(self, spec: Distinct, below: Schema) -> None:
+        super().__init__(spec)
+        self._column = spec.column
+        self._schema = pa.schema([("session", pa.int64()), below.field(spec.column).with_name("value")])
+        self._pairs = GroupIndex(self._schema)
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        values, slots = rows.known(self._column)
+        before = len(self._pairs)
+        self._pairs.codes([pa.array(slots), values], len(slots))
+        fresh = np.arange(before, len(self._pairs))
+        if len(fresh):
+            count_rows(self._pairs.keys.take(fresh)[0].to_numpy(), table[self.name("count")])
+
+    def keep(self, moved: Ints) -> None:
+        sessions, values = self._pairs.keys.take(np.arange(len(self._pairs)))
+        codes = moved[sessions.to_numpy()]
+        kept = np.flatnonzero(codes >= 0)
+        self._pairs.compact(np.zeros(len(self._pairs), np.bool_))
+        columns = [pa.array(codes[kept]), values.take(pa.array(kept))]
+        self._pairs.codes(columns, len(kept))
+
+    def state(self) -> dict[str, Part]:
+        return {"pairs": self._pairs}
+
+
+PLAIN: Final[dict[type[Any], Callable[[Any, Schema], SessionValue]]] = {
+    Rows: lambda spec, below: RowCounts(spec),
+    Nulls: lambda spec, below: NullCounts(spec),
+    Whole: lambda spec, below: WholeSums(spec),
+    Real: lambda spec, below: RealSums(spec),
+    Distinct: DistinctCounts,
+}
+CODED: Final[dict[type[Any], Callable[[Any, Codec], SessionValue]]] = {
+    Least: lambda spec, codec: Extremes(spec, codec, 0),
+    Greatest: lambda spec, codec: Extremes(spec, codec, -1),
+    First: Firsts,
+    Last: Lasts,
+}
+
+
+def session_values(specs: Sequence[Spec], below: Schema) -> tuple[list[SessionValue], dict[str, Codec]]:
+    """What keeps each spec, and the codecs of the columns that need one."""
+    coded = dict.fromkeys(s.column for s in specs if isinstance(s, OfColumn) and type(s) in CODED)
+    codecs = {column: codec_for(below.field(column).type) for column in coded}
+    return [_keeper(spec, below, codecs) for spec in specs], codecs
+
+
+def _keeper(spec: Spec, below: Schema, codecs: dict[str, Codec]) -> SessionValue:
+    if isinstance(spec, OfColumn) and type(spec) in CODED:
+        return CODED[type(spec)](spec, codecs[spec.column])
+    return PLAIN[type(spec)](spec, below)
