@@ -51,7 +51,8 @@ class Builder:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _ = self._meaning
+        if not (isinstance(self.statement, Select) and self.statement.is_pending):
+            _ = self._meaning
 
     @cached_property
     def _meaning(self) -> Relation:
@@ -116,12 +117,19 @@ class Builder:
         slide: Duration | None = None,
         rows: int | None = None,
         partition_by: Keys | None = None,
+        session: Duration | None = None,
         now: bool = False,
         unbounded: bool = False,
     ) -> Builder:
         """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …"""
         clause = window_clause(
-            range=range, slide=slide, rows=rows, partition_by=partition_by, now=now, unbounded=unbounded
+            range=range,
+            slide=slide,
+            rows=rows,
+            partition_by=partition_by,
+            session=session,
+            now=now,
+            unbounded=unbounded,
         )
         ready = self._open("window")
         if ready.item.window:

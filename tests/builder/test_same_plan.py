@@ -122,6 +122,19 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
         "SELECT * FROM bids [ROWS 3] WHERE price > 10",
         lambda: bids.window(rows=3).where("price > 10"),
     ),
+    "session": (
+        "SELECT item, count(*) AS n, window_end FROM bids [SESSION 30 SECONDS] WHERE price > 3 GROUP BY item",
+        lambda: (
+            bids.window(session="30 seconds")
+            .where("price > 3")
+            .group_by("item")
+            .agg(n=count(), window_end="window_end")
+        ),
+    ),
+    "a session of all": (
+        "SELECT count(*) AS n FROM bids [SESSION 9 TICKS] HAVING n > 1",
+        lambda: bids.window(session=9).agg(n=count()).having("n > 1"),
+    ),
     # --- groups ----------------------------------------------------------------------------------------
     "group by": (
         "SELECT item, count(*) AS n, max(price) AS top FROM bids [RANGE 10 MINUTES] GROUP BY item",
