@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -36,15 +35,8 @@ def load_tables(engine: Engine, case: Case) -> None:
         engine.load(table.name, pa.Table.from_pylist(rows, schema=table.columns))
 
 
-Hook = Callable[[Engine], None]
-
-
-def no_hook(engine: Engine) -> None:
-    """Do nothing between the steps of a run."""
-
-
-def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[list[Batch], Engine]:
-    """The answers of a case, in the order in which they came out, and the engine that gave the last."""
+def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
+    """The answers of a case, in the order in which they came out."""
     engine, chain = engine_for(case, run, lag), list[Snapshot]()
     answers: list[Batch] = []
     for i, step in enumerate(run.steps):
@@ -57,7 +49,6 @@ def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[l
             engine.restore(chain)
         if run.load == i:
             load_tables(engine, case)
-        hook(engine)
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)
         elif step[0] == "advance":
@@ -65,4 +56,4 @@ def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[l
         else:
             engine.end(step[1])
         answers += engine.drain("q")
-    return answers, engine
+    return answers

@@ -33,3 +33,14 @@ def test_every_page_is_in_the_index() -> None:
     index = (PAGES / "index.md").read_text()
     pages = {page.name for page in PAGES.glob("*.md")} - {"index.md"}
     assert {page for page in pages if f"({page})" not in index} == set()
+
+
+WINDOWS = sorted(
+    set(re.findall(r"\[(?:[A-Z]+ )*[A-Z]+[^\]\[(]*\](?!\()", (PAGES / "compared.md").read_text()))
+)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_window_of_the_comparison_is_one(window: str) -> None:
+    text = f"CREATE STREAM s (k BIGINT, v BIGINT); SELECT count(*) AS n FROM s {window} GROUP BY k"
+    assert not query(text).plan.is_relation
