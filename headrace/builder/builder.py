@@ -23,7 +23,7 @@ from headrace.errors import SqlError
 from headrace.expressions import Expression
 from headrace.plan.nodes import Plan
 from headrace.schema import Schema
-from headrace.sql import Catalog, Code, Query, query
+from headrace.sql import Catalog, Code, Query, TableDef, query
 from headrace.sql.catalog import Relation
 from headrace.sql.fragments import identifier
 from headrace.sql.query import meaning
@@ -51,7 +51,8 @@ class Builder:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _ = self._meaning
+        if not (isinstance(self.statement, Select) and self.statement.is_pending):
+            _ = self._meaning
 
     @cached_property
     def _meaning(self) -> Relation:
@@ -64,20 +65,34 @@ class Builder:
         return "\n".join(self.statement.lines())
 
     @property
-    def plan(self) -> Plan:
-        """What the query means so far: a stream or a relation."""
-        return self._meaning.plan
-
-    @property
     def schema(self) -> Schema:
         """The columns so far."""
-        return self.plan.schema
+        return self._meaning.plan.schema
+
+    @cached_property
+    def _query(self) -> Query:
+        return query(self.text, self.catalog)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that an engine runs, made a stream as a text without ISTREAM and its like is."""
+        return self._query.plan
+
+    @property
+    def tables(self) -> tuple[TableDef, ...]:
+        """The tables it reads, with their rows where these are known."""
+        return self._query.tables
+
+    @property
+    def ticks_per_second(self) -> int | None:
+        """What a tick of its time is; None: sequence numbers."""
+        return self._query.ticks_per_second
 
     def named(self, name: str) -> Query:
         """The query, ready for an engine."""
         if not isinstance(name, str) or not name:
             raise SqlError(Code.SYNTAX, f"a query's name is a text, not {name!r}")
-        return query(self.text, self.catalog, name=name)
+        return replace(self._query, name=name)
 
     def alias(self, name: str) -> Builder:
         """The same under another name, as in `FROM bids AS b`."""
@@ -102,12 +117,19 @@ class Builder:
         slide: Duration | None = None,
         rows: int | None = None,
         partition_by: Keys | None = None,
+        session: Duration | None = None,
         now: bool = False,
         unbounded: bool = False,
     ) -> Builder:
         """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …"""
         clause = window_clause(
-            range=range, slide=slide, rows=rows, partition_by=partition_by, now=now, unbounded=unbounded
+            range=range,
+            slide=slide,
+            rows=rows,
+            partition_by=partition_by,
+            session=session,
+            now=now,
+            unbounded=unbounded,
         )
         ready = self._open("window")
         if ready.item.window:
@@ -213,7 +235,7 @@ class Builder:
 
     def explain(self, format: str = "text") -> Explanation:
         """What the query so far would be: `Query.explain`."""
-        return self.named("query").explain(format)
+        return self._query.explain(format)
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.builder.windows import PENDING
 from headrace.sql.fragments import identifier
 
 Lines = list[str]
@@ -82,6 +83,11 @@ class Select:
     def is_bare(self) -> bool:
         """Whether it is a FROM item and nothing else."""
         return self == Select(self.item)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether its window has a meaning only once something is aggregated."""
+        return self.item.window.startswith(PENDING) and not self.columns
 
     def lines(self) -> Lines:
         word = "SELECT DISTINCT " if self.distinct else "SELECT "

@@ -37,9 +37,14 @@ FORMS: Final[dict[frozenset[str], Callable[..., str]]] = {
     frozenset({"rows", "partition_by"}): (
         lambda rows, partition_by: f"PARTITION BY {_partition(partition_by)} ROWS {count_of(rows, 'rows')}"
     ),
+    frozenset({"session"}): lambda session: f"SESSION {duration(session)}",
     frozenset({"now"}): lambda now: "NOW",
     frozenset({"unbounded"}): lambda unbounded: "UNBOUNDED",
 }
+
+
+PENDING: Final = ("[SESSION",)
+"""How windows begin that mean nothing before something is aggregated."""
 
 
 def window_clause(**given: Any) -> str:

@@ -13,6 +13,7 @@ from headrace.drawing import Explanation
 from headrace.drawing.diagram import with_texts
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
+from headrace.engine.quality import Setting, resize, settings
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import GraphError, InputError, ScheduleError
@@ -27,6 +28,7 @@ from headrace.graph.origins import origins_behind, set_gates
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import Rows, rows_of
+from headrace.operators.history import Entries
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.show import show
 from headrace.plan.spans import with_units
@@ -296,6 +298,27 @@ class Engine:
         if node not in names:
             raise ScheduleError("HR-S004", f"no operator {node!r}", hint=f"operators: {', '.join(names)}")
         return names[node]
+
+    def settings(self) -> list[Setting]:
+        """Windows and granularities that may change: bounds, value, history, who uses them."""
+        return settings(self.graph)
+
+    def resize(self, node: Node | str, value: int, *, at: int | None = None) -> int:
+        """Change a window or a granularity for rows with time ≥ `at`; without it, as soon as can be.
+
+        Returns the instant from which it holds: a granularity changes at a multiple of what it was.
+        """
+        if at is not None:
+            _check_instant(at, "at")
+        return resize(self._node(node), value, at)
+
+    def histories(self, query: str) -> dict[Plan, Entries]:
+        """The windows and granularities of a query, by the nodes of its plan, as pairs (t, value).
+
+        Rows with time ≥ t got the value. With them the answer can be recomputed exactly (002, §4).
+        """
+        self._sink(query)
+        return self.graph.quality.histories(query)
 
     def show_table(self) -> str:
         """The state table as the papers print it."""

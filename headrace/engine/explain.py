@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.drawing import Arc, Box, Diagram, Look, Section
+from headrace.engine.quality import settings
 from headrace.graph.enhanced import EtsArc
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
@@ -32,11 +33,13 @@ def explained_sections(
     """The same in words: the plan, who may wait, who runs next, along which arcs time-stamps travel."""
     arcs = "\n".join(f"  {arc.origin.name} -> {arc.target.name}, input {arc.input}" for arc in ets)
     waiting = "\n".join(_waiting(graph, queries)) or "  none"
-    sections = (
+    sections: tuple[Section, ...] = (
         Section("plan", plan),
         Section("operators that may wait for their inputs", waiting),
         Section("state table", table),
     )
+    quality = "\n".join(f"  {each}" for each in settings(graph) if set(each.queries) & set(queries))
+    sections += (Section("quality", quality),) if quality else ()
     return (*sections, Section("ETS arcs", arcs)) if ets else sections
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from headrace.errors import GraphError
 from headrace.flow.arc import Arc
 from headrace.graph.node import Node
+from headrace.graph.quality import Quality
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import TableNode
@@ -15,6 +16,7 @@ from headrace.plan.check import check
 from headrace.plan.latent import with_stamps
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.ordering import Disorder, is_disordered, place_orders
+from headrace.plan.quality import without_bounds
 
 
 class Graph:
@@ -30,7 +32,8 @@ class Graph:
         self.nodes: list[Node] = []
         self.sinks: dict[str, Sink] = {}
         self._roots: dict[str, Plan] = {}
-        self._home: dict[Plan, Node] = {}
+        self._home: dict[Plan, list[Node]] = {}
+        self.quality = Quality()
         self._now = now
         self._next_id = 0
 
@@ -79,10 +82,11 @@ class Graph:
             )
         check(plan)
         self._declare_all(plan)
-        plan = place_orders(with_stamps(plan), self._disorder())
-        arc = self._arc(plan, {})
-        self.sinks[query] = Sink(query, arc)
-        self._roots[query] = plan
+        placed = place_orders(with_stamps(plan), self._disorder())
+        self.sinks[query] = Sink(query, self._arc(placed, {}))
+        self._roots[query] = placed
+        if not isinstance(placed, (Source, Table)):
+            self.quality.claim(query, plan, placed, self._root(query))
         self._count_sinks()
 
     def _disorder(self) -> Disorder:
@@ -106,6 +110,7 @@ class Graph:
             )
         self.sinks.pop(query).close()
         del self._roots[query]
+        self.quality.release(query)
         for node in reversed(self.nodes[:]):
             if not node.operator.output.readers:
                 self._detach(node)
@@ -113,8 +118,7 @@ class Graph:
 
     def _detach(self, node: Node) -> None:
         self.nodes.remove(node)
-        if self._home.get(node.plan) is node:
-            del self._home[node.plan]
+        self._home[without_bounds(node.plan)].remove(node)
         for before, reader in zip(node.predecessors, node.operator.inputs, strict=True):
             reader.arc.close(reader)
             if node in before.successors and not any(r in reader.arc.readers for r in node.operator.inputs):
@@ -127,9 +131,14 @@ class Graph:
 
     def _node(self, plan: Plan, made: dict[Plan, Node]) -> Node:
         """The node of a plan: shared if it may be, else new. `made`: the nodes of this very query."""
-        shared = made.get(plan) or self._home.get(plan)
-        if shared is not None and (plan in made or self._may_share(shared)):
-            return shared
+        if plan in made:
+            return made[plan]
+        alike = self._home.setdefault(without_bounds(plan), [])
+        own = made.values()
+        for node in reversed(alike):
+            if node not in own and self._may_share(node) and self.quality.allows(plan, node):
+                made[plan] = node
+                return node
         arcs = [self._arc(below, made) for below in plan.inputs]
         before = [self._before(below, made) for below in plan.inputs]
         operator = build(plan, self._now)
@@ -140,7 +149,8 @@ class Graph:
         for predecessor in dict.fromkeys(before):
             predecessor.successors.append(node)
         self.nodes.append(node)
-        made[plan] = self._home[plan] = node
+        made[plan] = node
+        alike.append(node)
         return node
 
     def _before(self, plan: Plan, made: dict[Plan, Node]) -> Node | SourceNode:
@@ -164,6 +174,10 @@ class Graph:
     def _count_sinks(self) -> None:
         for node in self.nodes:
             node.sinks = sum(sink.arc is node.operator.output for sink in self.sinks.values())
+
+    def _root(self, query: str) -> Node:
+        """The node whose answers the query gives."""
+        return next(n for n in self.nodes if n.operator.output is self.sinks[query].arc)
 
     def plan_of(self, query: str) -> Plan:
         """The plan that runs under a name."""
@@ -195,7 +209,7 @@ class Graph:
 def _has_passed_by(node: Node) -> bool:
     """Whether a node holds rows, or has seen some, that a newcomer to it would miss or should not see."""
     tables = [isinstance(before, TableNode) for before in node.predecessors]
-    if node.runs and (any(tables) or node.operator.state()):
+    if node.runs and (any(tables) or node.operator.remembers):
         return True
     readers = zip(node.operator.inputs, tables, strict=True)
     return any(reader.rows for reader, is_table in readers if not is_table)

@@ -94,6 +94,11 @@ class Operator(ABC):
         """The parts whose snapshots make up this operator's state, by name."""
         return {}
 
+    @property
+    def remembers(self) -> bool:
+        """Whether it may hold rows that came before, which a query that comes now must not see."""
+        return bool(self.state())
+
     def state_bytes(self) -> int:
         """Bytes of state, beyond what waits in the input arcs."""
         return sum(part.bytes() for part in self.state().values())

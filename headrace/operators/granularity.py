@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from headrace.flow.batch import Batch
 from headrace.operators import ticks
+from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes import Granularity
+from headrace.plan.quality import bounds_of
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -37,3 +39,45 @@ class GranularityOperator(Stateless):
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         return replace(punctuation, until=self.map_heartbeat(punctuation.until))
+
+
+class AdaptableGranularityOperator(Adaptable):
+    """`[GRANULARITY COARSEST …, FINEST …]`: a row is rounded to the grain that the history says of its start.
+
+    A grain ends at one of its own multiples: rows before it are rounded up to it at most, and rows from it on
+    start there or later, so the output stays in order of start.
+    """
+
+    def __init__(self, plan: Granularity) -> None:
+        super().__init__(bounds_of(plan))
+
+    def apply(self, batch: Batch) -> Batch:
+        assert batch.end is not None
+        assert batch.sign is None, "granularity over rows whose end is not known when they start"
+        grain = self.history.of(batch.start)
+        self.history.use(batch.last)
+        start, end = ticks.ceil_to(batch.start, grain), ticks.floor_to(batch.end, grain)
+        return Batch(batch.data, start, end, None, batch.arrival).filter(start < end)
+
+    def map_heartbeat(self, heartbeat: int) -> int:
+        """Just before the first start of a row that comes next: said to others, so no change reaches back."""
+        if heartbeat in (MIN_TIME, MAX_TIME):
+            return heartbeat
+        self.history.use(heartbeat)
+        grain = self.history.at(heartbeat + 1)
+        return min(MAX_TIME, heartbeat // grain * grain + grain - 1)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """Starts are only rounded up, so what will not come by its time will not start by then."""
+        return punctuation
+
+    def change(self, at: int, value: int) -> int:
+        if not self.history.begun and at == MIN_TIME:
+            return super().change(at, value)
+        grain = self.history.at(at)
+        return super().change(-(-at // grain) * grain, value)
+
+
+def granularity(plan: Granularity) -> Stateless:
+    """The operator of a granularity: a fixed one holds nothing."""
+    return GranularityOperator(plan) if bounds_of(plan) is None else AdaptableGranularityOperator(plan)

@@ -10,7 +10,7 @@ from headrace.operators.contract import Operator
 from headrace.operators.distinct import DistinctOperator
 from headrace.operators.except_ import ExceptOperator
 from headrace.operators.expand import ExpandOperator
-from headrace.operators.granularity import GranularityOperator
+from headrace.operators.granularity import granularity
 from headrace.operators.join import JoinOperator
 from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
@@ -25,7 +25,7 @@ from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
-from headrace.operators.window import WindowOperator
+from headrace.operators.window import time_window
 from headrace.plan import nodes, ordering
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
@@ -40,8 +40,8 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Select: SelectOperator,
     nodes.Project: ProjectOperator,
     nodes.Union: lambda plan: LatentUnionOperator(plan) if is_latent(plan) else UnionOperator(plan),
-    nodes.Window: lambda plan: rows_window(plan) if isinstance(plan.spec, Rows) else WindowOperator(plan),
-    nodes.Granularity: GranularityOperator,
+    nodes.Window: lambda plan: rows_window(plan) if isinstance(plan.spec, Rows) else time_window(plan),
+    nodes.Granularity: granularity,
     nodes.Join: JoinOperator,
     nodes.Aggregate: AggregateOperator,
     nodes.SlidingAggregate: SlidingAggregateOperator,

@@ -8,12 +8,12 @@ from headrace.flow.batch import Times
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
-def ceil_to(times: Times, step: int) -> Times:
+def ceil_to(times: Times, step: int | Times) -> Times:
     """The least multiple of `step` that is not less, or MAX_TIME where the domain has none."""
     return scale(-(-times // step), step)
 
 
-def floor_to(times: Times, step: int) -> Times:
+def floor_to(times: Times, step: int | Times) -> Times:
     """The greatest multiple of `step` that is not greater; MAX_TIME is open and stays."""
     return np.where(times == MAX_TIME, MAX_TIME, times // step * step)
 
@@ -24,7 +24,12 @@ def add(times: Times, ticks: int) -> Times:
     return np.where(times > MAX_TIME - ticks, MAX_TIME, times + ticks)
 
 
-def scale(counts: Times, step: int) -> Times:
+def add_each(times: Times, ticks: Times) -> Times:
+    """`times + ticks`, each its own, for 0 ≤ ticks < MAX_TIME."""
+    return np.where(times > MAX_TIME - ticks, MAX_TIME, times + ticks)
+
+
+def scale(counts: Times, step: int | Times) -> Times:
     """`counts · step`."""
     return np.where(counts > MAX_TIME // step, MAX_TIME, counts * step)
 

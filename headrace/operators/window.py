@@ -10,8 +10,10 @@ import numpy as np
 
 from headrace.flow.batch import Batch, Times
 from headrace.operators import ticks
+from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes import Window
+from headrace.plan.quality import bounds_of
 from headrace.plan.windows import Now, Range, Sliding, Unbounded
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -47,6 +49,29 @@ class WindowOperator(Stateless):
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         return replace(punctuation, until=self.map_heartbeat(punctuation.until))
+
+
+class AdaptableWindowOperator(Adaptable):
+    """`[RANGE MIN …, MAX …]`: a row is valid for the size that its history says of its time (§2.1).
+
+    Rows that have passed keep their ends; what holds them gets smaller as they leave.
+    """
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__(bounds_of(plan))
+
+    def apply(self, batch: Batch) -> Batch:
+        end = ticks.add_each(batch.start, self.history.of(batch.start))
+        self.history.use(batch.last)
+        return Batch(batch.data, batch.start, end, None, batch.arrival)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return punctuation
+
+
+def time_window(plan: Window) -> Stateless:
+    """The operator of a time window: a fixed one holds nothing."""
+    return WindowOperator(plan) if bounds_of(plan) is None else AdaptableWindowOperator(plan)
 
 
 def _same(times: Times) -> Times:

@@ -13,7 +13,7 @@ from headrace.plan.nodes import Plan
 from headrace.plan.sequence_check import check_sequence
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
-from headrace.plan.windows import Now, Range, Rows, Session, Sliding
+from headrace.plan.windows import Now, Range, Rows, Session, Sliding, ordered
 from headrace.schema import DataType, Schema
 from headrace.time.timestamp import MAX_TIME
 
@@ -132,18 +132,21 @@ def _top_n(plan: TopN) -> None:
 def _granularity(plan: nodes.Granularity) -> None:
     _relations("granularity", plan.inputs)
     _positive("GRANULARITY", plan.grain)
-    if not _ends_known(plan.input):
+    if plan.coarsest is not None:
+        ordered("GRANULARITY", "FINEST", plan.grain, "COARSEST", plan.coarsest)
+    if not ends_known(plan.input):
         raise PlanError(
             "HR-P019", "granularity over rows whose end is not known when they come", hint="use a time window"
         )
 
 
-def _ends_known(plan: Plan) -> bool:
+def ends_known(plan: Plan) -> bool:
+    """Whether each row's end is known when it starts."""
     if isinstance(plan, nodes.Window):
         return not isinstance(plan.spec, Rows)
     made = isinstance(plan, (nodes.Distinct, nodes.Except, TopN))
     changing = isinstance(plan, nodes.Aggregate) and not isinstance(plan, nodes.SlidingAggregate)
-    return not made and not changing and all(_ends_known(p) for p in plan.inputs)
+    return not made and not changing and all(ends_known(p) for p in plan.inputs)
 
 
 def _to_stream(plan: nodes.ToStream) -> None:

@@ -175,10 +175,12 @@ class Window(Unary):
 class Granularity(Unary):
     """Validity rounded to multiples of `grain`: start up, end down (Cammert et al., §2.2).
 
-    A row left empty vanishes. The input's rows must have known ends (time windows, not row windows).
+    A row left empty vanishes. The input's rows must have known ends (time windows, not row windows). With
+    `coarsest` the grain starts at `grain`, the finest, and may be changed while it runs, never beyond it.
     """
 
     grain: int
+    coarsest: int | None = None
 
 
 @dataclass(frozen=True)

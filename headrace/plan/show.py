@@ -13,7 +13,7 @@ from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
-    windows.Range: lambda w: f"RANGE {w.size}",
+    windows.Range: lambda w: f"RANGE {w.size}" if w.least is None else f"RANGE MIN {w.least}, MAX {w.size}",
     windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}",
     windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
     windows.Now: lambda w: "NOW",
@@ -28,7 +28,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Project: lambda p: "project " + ", ".join(_named(name, e) for name, e in p.columns),
     nodes.Union: lambda p: "union, in order of time",
     nodes.Window: lambda p: f"window [{SPECS[type(p.spec)](p.spec)}]",
-    nodes.Granularity: lambda p: f"granularity {p.grain}",
+    nodes.Granularity: lambda p: f"granularity {_grain(p)}",
     nodes.Join: lambda p: "join" + _on(p),
     nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
@@ -52,13 +52,22 @@ def show(plan: Plan) -> str:
     return "\n".join(_lines(plan, 0))
 
 
+def show_node(plan: Plan) -> str:
+    """One node, without what is below it."""
+    return LINES[type(plan)](plan)
+
+
 def _lines(plan: Plan, depth: int) -> list[str]:
-    line = "  " * depth + LINES[type(plan)](plan)
+    line = "  " * depth + show_node(plan)
     return [line, *(below for p in plan.inputs for below in _lines(p, depth + 1))]
 
 
 def _named(name: str, expression: object) -> str:
     return name if str(expression) == name else f"{expression} AS {name}"
+
+
+def _grain(plan: nodes.Granularity) -> str:
+    return str(plan.grain) if plan.coarsest is None else f"coarsest {plan.coarsest}, finest {plan.grain}"
 
 
 def _on(plan: nodes.Join) -> str:

@@ -9,12 +9,20 @@ from headrace.errors import PlanError
 
 @dataclass(frozen=True)
 class Range:
-    """`[RANGE T]`: rows with time in (now − T, now]; a row at t is valid in [t, t + T)."""
+    """`[RANGE T]`: rows with time in (now − T, now]; a row at t is valid in [t, t + T).
+
+    `[RANGE MIN least, MAX size]` starts at `size` and may be changed while it runs, never below `least`
+    (Cammert et al., §3.1).
+    """
 
     size: int
+    least: int | None = None
 
     def __post_init__(self) -> None:
         _positive("RANGE", self.size)
+        if self.least is not None:
+            _positive("RANGE MIN", self.least)
+            ordered("RANGE", "MIN", self.least, "MAX", self.size)
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,16 @@ class Session:
 
 
 WindowSpec = Range | Sliding | Rows | Now | Unbounded | Session
+
+
+def ordered(clause: str, low: str, least: int, high: str, most: int) -> None:
+    """Refuse bounds that leave nothing between them."""
+    if least > most:
+        raise PlanError(
+            "HR-P022",
+            f"{clause} {low} {least} is more than {high} {most}",
+            hint="write the smaller one first",
+        )
 
 
 def _positive(clause: str, value: int) -> None:

@@ -17,6 +17,7 @@ from headrace.plan.session import SessionAggregate
 from headrace.plan.windows import Session, Sliding
 from headrace.sql.codes import Code
 from headrace.sql.columns import Listed, projected
+from headrace.sql.granularity import refuse_on_slides, rounded
 from headrace.sql.grouping import Grouping
 from headrace.sql.joins import joined, selected
 from headrace.sql.place import fail
@@ -78,7 +79,8 @@ def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | Session | None)
     if not keys and not calls:
         calls = (AggregateCall("count", "count"),)
     if window is None:
-        return Aggregate(prepared, keys, calls)
+        return Aggregate(rounded(prepared, grouping.granularity, grouping.scope), keys, calls)
+    refuse_on_slides(grouping.granularity)
     bounds = (
         (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None
     )

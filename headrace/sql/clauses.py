@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from headrace.sql.place import Span
 
+GRANULARITY = "granularity"
+"""The key in an aggregate's `meta` under which its granularity clause lies."""
 WINDOW = "stream_window"
 """The key in a FROM item's `meta` under which its window clause lies."""
 
@@ -24,11 +26,12 @@ class Duration:
 
 @dataclass(frozen=True)
 class RangeClause:
-    """`[RANGE size]` or `[RANGE size SLIDE slide]`."""
+    """`[RANGE size]`, `[RANGE size SLIDE slide]` or `[RANGE MIN least, MAX size]`."""
 
     size: Duration
     slide: Duration | None
     span: Span
+    least: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,15 @@ class NowClause:
 class UnboundedClause:
     """`[UNBOUNDED]`, `[ROWS UNBOUNDED]`, `[RANGE UNBOUNDED]`."""
 
+    span: Span
+
+
+@dataclass(frozen=True)
+class GranularityClause:
+    """`[GRANULARITY finest]` or `[GRANULARITY COARSEST coarsest, FINEST finest]`, after an aggregate."""
+
+    finest: Duration
+    coarsest: Duration | None
     span: Span
 
 

@@ -30,6 +30,7 @@ class Code(StrEnum):
     WINDOW_ON_RELATION = "HR-Q022"
     TIME_DOMAINS = "HR-Q023"
     SESSION = "HR-Q024"
+    QUALITY = "HR-Q025"
 
     NO_WINDOW = "HR-Q030"
     NESTED_AGGREGATE = "HR-Q031"
@@ -38,6 +39,7 @@ class Code(StrEnum):
     HAVING = "HR-Q034"
     AGGREGATE = "HR-Q035"
     GROUP_POSITION = "HR-Q036"
+    GRANULARITY = "HR-Q037"
 
     JOIN_KIND = "HR-Q040"
     COLUMN_COUNT = "HR-Q041"
@@ -60,5 +62,3 @@ class Code(StrEnum):
     NO_STREAM = "HR-Q067"
 
     NO_SEQ = "HR-Q091"
-    NO_GRANULARITY = "HR-Q092"
-    NO_RANGE_BOUNDS = "HR-Q093"

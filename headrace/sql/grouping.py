@@ -20,6 +20,7 @@ from headrace.plan.aggregates import result_type
 from headrace.plan.nodes import AggregateCall
 from headrace.schema import Schema
 from headrace.sql.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
+from headrace.sql.clauses import GRANULARITY, GranularityClause
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
 from headrace.sql.reading import check_read
@@ -43,6 +44,7 @@ class Grouping(Resolver):
         self.keys: dict[Expression, str] = {}
         self.calls: dict[tuple[str, Argument], AggregateCall] = {}
         self.uses_bounds = False
+        self.granularity: GranularityClause | None = None
         self._taken = {name.lower() for name in scope.schema.names}
         self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
         self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in self.bounds.values()]
@@ -93,10 +95,24 @@ class Grouping(Resolver):
         function, argument = _argument(inside, node)
         if condition is not None:
             argument = _filtered(inside, function, argument, condition, node)
+        self._round(node)
         key = (function, argument)
         if key not in self.calls:
             self.calls[key] = self._typed(inside, function, argument, node)
         return Column(self.calls[key].name)
+
+    def _round(self, node: exp.Anonymous) -> None:
+        """Take up the granularity written after an aggregate; those of one SELECT are one."""
+        outer = node.parent if isinstance(node.parent, exp.Filter) else node
+        clause = node.meta.get(GRANULARITY) or outer.meta.get(GRANULARITY)
+        if clause is None:
+            return
+        parts = (clause.finest.parts, clause.coarsest and clause.coarsest.parts)
+        known = self.granularity
+        if known is not None and parts != (known.finest.parts, known.coarsest and known.coarsest.parts):
+            hint = "aggregate in two subqueries and join them"
+            fail(Code.GRANULARITY, "the aggregates of a SELECT have one granularity", clause.span, hint)
+        self.granularity = clause
 
     def _typed(self, inside: Resolver, function: str, argument: Argument, node: exp.Expr) -> AggregateCall:
         """The call under a name of its own, its argument still to be given a column."""

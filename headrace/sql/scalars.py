@@ -27,6 +27,7 @@ from headrace.expressions import (
     Or,
 )
 from headrace.sql.aggregate_names import AGGREGATES
+from headrace.sql.clauses import GRANULARITY
 from headrace.sql.codes import Code
 from headrace.sql.intervals import moved
 from headrace.sql.literals import literal
@@ -134,6 +135,9 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
     name = node.name.lower()
     if name in AGGREGATES:
         return resolver.aggregate(node, None)
+    if GRANULARITY in node.meta:
+        hint = "write avg(x) [GRANULARITY 10 SECONDS]"
+        fail(Code.GRANULARITY, f"{name} is no aggregate", node, hint)
     if name == "seq":
         fail(Code.NO_SEQ, f"SEQ is {LATER}", node)
     return _named(resolver, node, name, node.expressions)

@@ -16,8 +16,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headrace.sql.clauses import (
+    GRANULARITY,
     WINDOW,
     Duration,
+    GranularityClause,
     NowClause,
     RangeClause,
     RowsClause,
@@ -40,7 +42,7 @@ class WindowParser(SparkParser):
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         if self._next.text.upper() == "GRANULARITY" and self._curr.token_type == TokenType.L_BRACKET:
-            fail(Code.NO_GRANULARITY, f"GRANULARITY is {LATER}", self._next, "leave the clause out")
+            return self._parse_granularity(this)
         if isinstance(this, exp.Table):
             self._attach_window(this)
             return this
@@ -89,14 +91,44 @@ class WindowParser(SparkParser):
 
     def _parse_range_window(self, opening: Token) -> WindowClause:
         if self._word() in ("MIN", "MAX"):
-            fail(
-                Code.NO_RANGE_BOUNDS, f"RANGE MIN … MAX … is {LATER}", self._curr, "write one [RANGE 1 HOUR]"
-            )
+            least, size = self._parse_bounds("MIN", "MAX")
+            return RangeClause(size, None, self._span_from(opening), least)
         if self._match_text_seq("UNBOUNDED"):
             return UnboundedClause(self._span_from(opening))
         size = self._parse_duration()
         slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
         return RangeClause(size, slide, self._span_from(opening))
+
+    def _parse_bounds(self, *words: str) -> list[Duration]:
+        """`MIN 2 HOURS, MAX 5 HOURS`: both, in either order; given back in the order of `words`."""
+        found: dict[str, Duration] = {}
+        hint = f"write {words[0]} 2 HOURS, {words[1]} 5 HOURS"
+        while len(found) < len(words):
+            word = self._word()
+            if word not in words or word in found or (found and self._prev.token_type != TokenType.COMMA):
+                fail(Code.QUALITY, f"here should be {' or '.join(words)}", self._curr or self._prev, hint)
+            self._advance()
+            found[word] = self._parse_duration()
+            if len(found) < len(words) and not self._match(TokenType.COMMA):
+                fail(Code.QUALITY, "bounds come in pairs", self._curr or self._prev, hint)
+        return [found[word] for word in words]
+
+    def _parse_granularity(self, this: exp.Expr | None) -> exp.Expr | None:
+        """The clause after an aggregate, which stays what it was."""
+        opening = self._curr
+        self._advance(2)
+        if not isinstance(this, (exp.Anonymous, exp.Filter)) or GRANULARITY in this.meta:
+            hint = "write avg(x) [GRANULARITY 10 SECONDS]"
+            fail(Code.GRANULARITY, "GRANULARITY stands after an aggregate, once", self._prev, hint)
+        if self._word() in ("COARSEST", "FINEST"):
+            finest, coarsest = self._parse_bounds("FINEST", "COARSEST")
+            clause = GranularityClause(finest, coarsest, self._span_from(opening))
+        else:
+            clause = GranularityClause(self._parse_duration(), None, self._span_from(opening))
+        if not self._match(TokenType.R_BRACKET):
+            fail(Code.GRANULARITY, "the clause should end here", self._curr or self._prev)
+        this.meta[GRANULARITY] = clause
+        return this
 
     def _parse_rows_window(self, opening: Token) -> WindowClause:
         if self._match_text_seq("UNBOUNDED"):

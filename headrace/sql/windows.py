@@ -33,7 +33,17 @@ def specification(clause: WindowClause, ticks_per_second: int | None, column: Fi
 
 def _range(clause: RangeClause, ticks_per_second: int | None, _: FindColumn) -> WindowSpec:
     size = ticks(clause.size, ticks_per_second)
+    if clause.least is not None:
+        return Range(size, least_of(clause.least, size, "MIN", "MAX", ticks_per_second))
     return Sliding(size, ticks(clause.slide, ticks_per_second)) if clause.slide else Range(size)
+
+
+def least_of(least: Duration, most: int, low: str, high: str, ticks_per_second: int | None) -> int:
+    """The lower of two bounds in ticks; an error if it is not."""
+    found = ticks(least, ticks_per_second)
+    if found > most:
+        fail(Code.QUALITY, f"{low} is more than {high}", least.span, "exchange the two")
+    return found
 
 
 def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:

@@ -21,6 +21,7 @@ from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.folds import fold
+from headrace.testing.histories import Histories, Regrained, Resized, under, value_at
 from headrace.testing.sequences import matches
 from headrace.testing.values import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
@@ -58,9 +59,13 @@ class Relation:
         return [instant for instant, _, _ in self.changes()]
 
 
-def stream(plan: Plan, sources: Sources) -> list[Event]:
-    """The answer of a stream plan, in order of time; simultaneous rows as `headrace.plan.order` says."""
+def stream(plan: Plan, sources: Sources, histories: Histories | None = None) -> list[Event]:
+    """The answer of a stream plan, in order of time; simultaneous rows as `headrace.plan.order` says.
+
+    `histories`: what its windows and granularities have been; without them they stay as they start.
+    """
     assert not plan.is_relation, plan
+    plan = under(plan, histories or {})
     return [(e.start, e.row) for e in _ordered(plan, sources)]
 
 
@@ -122,6 +127,15 @@ def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
     return _lasting(map(rounded, _meaning(plan.input, sources)))
 
 
+def _regrained(plan: Regrained, sources: Sources) -> list[Element]:
+    def rounded(e: Element) -> Element:
+        grain = value_at(plan.history, e.start)
+        end = e.end if e.end == MAX_TIME else e.end // grain * grain
+        return Element(e.row, _ceil(e.start, grain) * grain, end)
+
+    return _lasting(map(rounded, _meaning(plan.input, sources)))
+
+
 def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
     lefts = _keyed(plan.left, plan.left_keys, sources)
     rights = _keyed(plan.right, plan.right_keys, sources)
@@ -169,6 +183,11 @@ def _ceil(number: int, step: int) -> int:
 def _window(plan: nodes.Window, sources: Sources) -> list[Element]:
     happened = _ordered(plan.input, sources)
     return _lasting(WINDOWS[type(plan.spec)](plan.spec, plan.schema, happened))
+
+
+def _resized(plan: Resized, sources: Sources) -> list[Element]:
+    happened = _ordered(plan.input, sources)
+    return [Element(e.row, e.start, plus(e.start, value_at(plan.history, e.start))) for e in happened]
 
 
 def _range(spec: windows.Range, _: Schema, happened: list[Element]) -> list[Element]:
@@ -382,6 +401,8 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Union: _union,
     nodes.Window: _window,
     nodes.Granularity: _granularity,
+    Resized: _resized,
+    Regrained: _regrained,
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,

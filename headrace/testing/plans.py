@@ -181,7 +181,8 @@ def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
     if kind == "sliding":
         return _sliding(draw)
     if kind == "range":
-        return windows.Range(draw(st.integers(1, 9)))
+        size = draw(st.integers(1, 9))
+        return windows.Range(size, draw(st.none() | st.integers(1, size)))
     return windows.Now() if kind == "now" else windows.Unbounded()
 
 
@@ -213,7 +214,9 @@ def _timed(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 
 def _granularity(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
-    return nodes.Granularity(_timed(draw, sources, depth - 1), draw(st.integers(1, 5)))
+    grain = draw(st.integers(1, 5))
+    coarsest = draw(st.none() | st.integers(grain, 7))
+    return nodes.Granularity(_timed(draw, sources, depth - 1), grain, coarsest)
 
 
 # ----------------------------------------------------------------------------------------------- pairs

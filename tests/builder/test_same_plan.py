@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from headrace import Catalog, StreamDef, TableDef, TimeKind, col, declare, lit, query, stream, table
+from headrace import Catalog, Engine, StreamDef, TableDef, TimeKind, col, declare, lit, query, stream, table
 from headrace.builder import (
     Builder,
     aggregate,
@@ -121,6 +121,19 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     "where after a window": (
         "SELECT * FROM bids [ROWS 3] WHERE price > 10",
         lambda: bids.window(rows=3).where("price > 10"),
+    ),
+    "session": (
+        "SELECT item, count(*) AS n, window_end FROM bids [SESSION 30 SECONDS] WHERE price > 3 GROUP BY item",
+        lambda: (
+            bids.window(session="30 seconds")
+            .where("price > 3")
+            .group_by("item")
+            .agg(n=count(), window_end="window_end")
+        ),
+    ),
+    "a session of all": (
+        "SELECT count(*) AS n FROM bids [SESSION 9 TICKS] HAVING n > 1",
+        lambda: bids.window(session=9).agg(n=count()).having("n > 1"),
     ),
     # --- groups ----------------------------------------------------------------------------------------
     "group by": (
@@ -446,7 +459,18 @@ def test_a_composed_query_runs() -> None:
 
 def test_both_sides_may_bring_their_own_streams() -> None:
     found = stream("bids", BIDS).join(stream("items", ITEMS), on="item = id")
-    assert found.plan == query("SELECT * FROM bids, items WHERE item = id", STREAMS).plan.input  # type: ignore[attr-defined]
+    assert found.plan == query("SELECT * FROM bids, items WHERE item = id", STREAMS).plan
+
+
+def test_an_engine_takes_what_was_composed_as_it_is() -> None:
+    engine = Engine()
+    found = _now(bids).join(labels, on="item = labels.id").select("price", "label")
+    engine.add("q", found)
+    rows = pa.RecordBatch.from_pylist([{"item": 1, "price": 2.0}, {"item": 2, "price": 3.0}], BIDS)
+    engine.push("bids", rows, times=[1, 2])
+    engine.end("bids")
+    answers = [row for batch in engine.drain("q") for row in batch.data.to_pylist()]
+    assert answers == [{"price": 2.0, "label": "lamp"}]
 
 
 def test_a_composed_query_brings_the_rows_of_its_tables() -> None:

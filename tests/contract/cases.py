@@ -127,6 +127,13 @@ def time_windows(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def adaptable_windows(draw: st.DrawFn) -> Case:
+    below = draw(streams(draw(schemas())))
+    size = draw(st.integers(1, 9))
+    return case_of(nodes.Window(below[0], windows.Range(size, draw(st.integers(1, size)))), (below,))
+
+
+@st.composite
 def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
     schema = draw(schemas())
     keys = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
@@ -138,6 +145,13 @@ def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any
 def granularities(draw: st.DrawFn) -> Case:
     below = draw(relations(draw(schemas()), withdraws=False))
     return case_of(nodes.Granularity(below[0], draw(st.integers(1, 5))), (below,))
+
+
+@st.composite
+def adaptable_granularities(draw: st.DrawFn) -> Case:
+    below = draw(relations(draw(schemas()), withdraws=False))
+    grain = draw(st.integers(1, 5))
+    return case_of(nodes.Granularity(below[0], grain, draw(st.integers(grain, 9))), (below,))
 
 
 @st.composite
@@ -298,6 +312,8 @@ CASES: dict[str, Entry] = {
     "RowsWindowOperator": Entry(row_windows(streams)),
     "OrderedRowsWindowOperator": Entry(row_windows(given_streams)),
     "GranularityOperator": Entry(granularities()),
+    "AdaptableWindowOperator": Entry(adaptable_windows()),
+    "AdaptableGranularityOperator": Entry(adaptable_granularities()),
     "DistinctOperator": Entry(unary(nodes.Distinct)),
     "ExceptOperator": Entry(excepts()),
     "TopNOperator": Entry(tops()),

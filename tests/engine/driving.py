@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,8 +36,15 @@ def load_tables(engine: Engine, case: Case) -> None:
         engine.load(table.name, pa.Table.from_pylist(rows, schema=table.columns))
 
 
-def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
-    """The answers of a case, in the order in which they came out."""
+Hook = Callable[[Engine], None]
+
+
+def no_hook(engine: Engine) -> None:
+    """Do nothing between the steps of a run."""
+
+
+def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[list[Batch], Engine]:
+    """The answers of a case, in the order in which they came out, and the engine that gave the last."""
     engine, chain = engine_for(case, run, lag), list[Snapshot]()
     answers: list[Batch] = []
     for i, step in enumerate(run.steps):
@@ -49,6 +57,7 @@ def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
             engine.restore(chain)
         if run.load == i:
             load_tables(engine, case)
+        hook(engine)
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)
         elif step[0] == "advance":
@@ -56,4 +65,4 @@ def execute(case: Case, run: Run, lag: int = 0) -> list[Batch]:
         else:
             engine.end(step[1])
         answers += engine.drain("q")
-    return answers
+    return answers, engine

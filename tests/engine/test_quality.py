@@ -1,0 +1,316 @@
+"""Windows and granularities change while they run, and every answer is exact under their histories."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from headrace.engine import Engine, Snapshot
+from headrace.errors import GraphError
+from headrace.expressions import col
+from headrace.flow.batch import Batch
+from headrace.plan import nodes
+from headrace.plan.nodes import AggregateCall, Granularity, IStream, Join, Plan, Project, Source, Window
+from headrace.plan.quality import adaptable, bounds_of
+from headrace.plan.trees import everywhere
+from headrace.plan.windows import Range
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
+from headrace.testing.plans import cases
+from headrace.testing.runs import runs
+from headrace.time.ets import TimerPromise
+from tests.engine.driving import Hook, execute
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+A, B = Source("a", SCHEMA), Source("b", SCHEMA)
+RENAMED = Project(B, (("k2", col("k")), ("v2", col("v"))))
+COUNT = (AggregateCall("n", "count"),)
+
+
+def joined(left: Range, right: Range) -> Plan:
+    return IStream(Join(Window(A, left), Window(RENAMED, right), ("k",), ("k2",)))
+
+
+def counted(window: Range, grain: int, coarsest: int | None) -> Plan:
+    return IStream(nodes.Aggregate(Granularity(Window(A, window), grain, coarsest), ("k",), COUNT))
+
+
+def rows_of(*keys: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"k": k, "v": 1} for k in keys], schema=SCHEMA)
+
+
+def bounded(plan: Plan) -> Plan:
+    """The same with bounds, if it may have some."""
+    if isinstance(plan, Granularity):
+        return replace(plan, coarsest=plan.coarsest or plan.grain + 3)
+    if isinstance(plan, Window) and isinstance(plan.spec, Range):
+        return replace(plan, spec=Range(plan.spec.size, plan.spec.least or 1))
+    return plan
+
+
+def change_at_random(draw: Any) -> Hook:
+    """Before a step, now and then, give a window or a granularity another value, soon or later."""
+
+    def hook(engine: Engine) -> None:
+        known = engine.settings()
+        if not known or draw(st.integers(0, 2)):
+            return
+        chosen = draw(st.sampled_from(known))
+        value = draw(st.integers(chosen.least, chosen.most))
+        later = draw(st.none() | st.integers(0, 12))
+        at = None if later is None else max(chosen.earliest, -1) + later
+        since = engine.resize(chosen.node, value, at=at)
+        note(f"{chosen.node} is {value} from {since}")
+
+    return hook
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@given(st.data())
+def test_answers_are_exact_under_any_history(data: st.DataObject) -> None:
+    drawn = data.draw(cases())
+    case = replace(drawn, plan=everywhere(drawn.plan, bounded))
+    run = data.draw(runs(case))
+    answers, engine = execute(case, run, hook=change_at_random(data.draw))
+    histories = engine.histories("q")
+    assert histories.keys() == set(adaptable(case.plan))
+    for node, history in histories.items():
+        bounds = bounds_of(node)
+        assert bounds is not None
+        assert all(value in bounds for _, value in history)
+        assert [t for t, _ in history] == sorted({t for t, _ in history})
+    expected = oracle.stream(case.plan, case.sources, histories)
+    note(f"histories {histories}, expected {expected}")
+    assert_same_stream(answers, expected, schema=case.plan.schema)
+
+
+BOUNDED: list[Plan] = [
+    joined(Range(9, 2), Range(5)),
+    joined(Range(6, 1), Range(5)),
+    joined(Range(1, 1), Range(8, 3)),
+    counted(Range(7), 1, 4),
+    counted(Range(7), 2, 3),
+    counted(Range(7), 5, 6),
+    counted(Range(9, 4), 1, 4),
+    IStream(Window(A, Range(9, 2))),
+    IStream(Window(A, Range(3, 1))),
+    nodes.DStream(Window(A, Range(8, 4))),
+]
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@given(st.data())
+def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_its_bounds(
+    data: st.DataObject,
+) -> None:
+    draw = data.draw
+    engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "dfs(3)", "auto"])))
+    for source in (A, B):
+        engine.declare(source, promise=TimerPromise(0))
+    running: dict[str, Plan] = {}
+    seen: dict[str, dict[str, list[tuple[int, dict[str, int]]]]] = {}
+    answers: dict[str, list[Batch]] = defaultdict(list)
+    hook = change_at_random(draw)
+    for step in range(draw(st.integers(1, 25))):
+        what = draw(st.sampled_from(["push", "push", "push", "advance", "add", "add", "remove", "resize"]))
+        if what == "add":
+            name = f"q{step}"
+            running[name] = draw(st.sampled_from(BOUNDED))
+            engine.add(name, running[name])
+            seen[name] = {"a": [], "b": []}
+        elif what == "remove" and running:
+            name = draw(st.sampled_from(sorted(running)))
+            check(engine, name, running.pop(name), seen[name], answers[name] + engine.drain(name))
+            engine.remove(name)
+        elif what == "resize":
+            hook(engine)
+        elif what == "advance":
+            engine.advance(engine.now + draw(st.integers(1, 6)))
+        elif what == "push" and running:
+            stream = draw(st.sampled_from(["a", "b"]))
+            keys = draw(st.lists(st.integers(0, 2), max_size=4))
+            if stream in engine.graph.sources:
+                engine.push(stream, rows_of(*keys), np.full(len(keys), engine.now + 1, np.int64))
+                for name in running:
+                    seen[name][stream] += [(engine.now + 1, {"k": k, "v": 1}) for k in keys]
+        for name in running:
+            if draw(st.booleans()):
+                answers[name] += engine.drain(name)
+    engine.advance(engine.now + 1)
+    for name, plan in running.items():
+        check(engine, name, plan, seen[name], answers[name] + engine.drain(name))
+
+
+def check(engine: Engine, name: str, plan: Plan, seen: Any, answers: list[Batch]) -> None:
+    """What a query has said so far is what the oracle says, and no row saw a value that it did not allow."""
+    histories = engine.histories(name)
+    said = oracle.stream(plan, seen, histories)
+    came = max((batch.last for batch in answers), default=-(10**9))
+    upto = max(came, engine.now - 1)
+    assert_same_stream(answers, [e for e in said if e[0] <= upto], schema=plan.schema)
+    first = min((t for rows in seen.values() for t, _ in rows), default=None)
+    for node, history in histories.items():
+        bounds = bounds_of(node)
+        assert bounds is not None
+        ends = [*(t for t, _ in history[1:]), 10**18]
+        used = [v for (_, v), end in zip(history, ends, strict=True) if first is not None and end > first]
+        assert all(value in bounds for value in used), (history, bounds)
+
+
+# ------------------------------------------------------------------------------------------------- by hand
+
+
+def test_rows_from_an_instant_on_get_the_new_size() -> None:
+    engine = Engine()
+    engine.add("q", nodes.DStream(Window(A, Range(10, 2))))
+    engine.push("a", rows_of(1, 2), [0, 4])
+    engine.run()
+    (window,) = engine.settings()
+    assert (window.least, window.most, window.value, window.earliest) == (2, 10, 10, 5)
+    assert window.queries == ("q",)
+    assert engine.resize(window.node, 3, at=6) == 6
+    engine.push("a", rows_of(3, 4), [5, 6])
+    engine.end("a")
+    left = {
+        row["k"]: int(t) for b in engine.drain() for t, row in zip(b.start, b.data.to_pylist(), strict=True)
+    }
+    assert left == {1: 10, 2: 14, 3: 15, 4: 9}
+    assert engine.settings()[0].history[1:] == ((6, 3),)
+
+
+def test_a_smaller_window_frees_the_state_behind_it() -> None:
+    def peak(resize: bool) -> int:
+        engine = Engine()
+        engine.add("q", joined(Range(10_000, 10), Range(10)))
+        if resize:
+            for each in engine.settings():
+                engine.resize(each.node, 10)
+        for begin in range(0, 8000, 500):
+            engine.push("a", rows_of(*range(begin, begin + 500)), np.arange(begin, begin + 500))
+            engine.heartbeat("b", begin + 499)
+            engine.drain()
+        return engine.metrics().state_bytes
+
+    assert peak(resize=True) < peak(resize=False) / 5
+
+
+def test_a_grain_ends_at_its_own_multiple() -> None:
+    engine = Engine()
+    engine.add("q", counted(Range(20), 4, 10))
+    (grain,) = engine.settings()
+    engine.push("a", rows_of(1), [1])
+    engine.run()
+    assert engine.resize(grain.node, 10, at=6) == 8
+    assert engine.resize(grain.node, 5, at=9) == 10
+    assert [t for t, _ in engine.settings()[0].history[1:]] == [8, 10]
+
+
+@pytest.mark.parametrize(
+    ("code", "act"),
+    [
+        ("HR-G015", lambda e: e.resize("istream1", 5)),
+        ("HR-G016", lambda e: e.resize("adaptablewindow0", 11)),
+        ("HR-G016", lambda e: e.resize("adaptablewindow0", 1)),
+        ("HR-G016", lambda e: e.resize("adaptablewindow0", 2.5)),
+        ("HR-G017", lambda e: e.resize("adaptablewindow0", 5, at=4)),
+        ("HR-G003", lambda e: e.histories("other")),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(code: str, act: Any) -> None:
+    engine = Engine()
+    engine.add("q", IStream(Window(A, Range(10, 2))))
+    engine.push("a", rows_of(1), [4])
+    engine.run()
+    with pytest.raises(GraphError, match=code) as caught:
+        act(engine)
+    assert caught.value.hint
+    assert len(engine.settings()[0].history) == 1
+
+
+def test_a_history_survives_a_snapshot() -> None:
+    plan = IStream(Window(A, Range(10, 2)))
+    engine = Engine()
+    engine.add("q", plan)
+    engine.push("a", rows_of(1), [4])
+    engine.run()
+    engine.resize("adaptablewindow0", 5, at=7)
+    other = Engine()
+    other.add("q", plan)
+    other.restore(Snapshot.decode(engine.snapshot().encode()))
+    assert other.settings() == engine.settings()
+
+
+# ------------------------------------------------------------------------------------------------ sharing
+
+
+def bounds(engine: Engine) -> list[tuple[int, int, int]]:
+    return [(each.least, each.most, each.value) for each in engine.settings()]
+
+
+def test_bounds_that_meet_are_one_operator_and_widen_when_a_query_leaves() -> None:
+    engine = Engine()
+    engine.add("one", joined(Range(9, 2), Range(5)))
+    engine.add("two", joined(Range(6, 4), Range(5)))
+    assert bounds(engine) == [(4, 6, 6)]
+    assert len(list(engine.graph.components())) == 1
+    assert [each.queries for each in engine.settings()] == [("one", "two")]
+    engine.push("a", rows_of(1), [1])
+    engine.run()
+    engine.remove("two")
+    assert bounds(engine) == [(2, 9, 9)]
+    assert engine.settings()[0].history[1:] == ((2, 9),), "from the next instant on it is at its best again"
+
+
+def test_bounds_that_do_not_meet_run_apart() -> None:
+    engine = Engine()
+    engine.add("one", joined(Range(9, 7), Range(5)))
+    engine.add("two", joined(Range(6, 4), Range(5)))
+    assert bounds(engine) == [(7, 9, 9), (4, 6, 6)]
+    fixed = [node for node in engine.graph.nodes if node.name.startswith("window")]
+    assert len(fixed) == 1, "what has no bounds is still shared"
+    engine.remove("two")
+    assert bounds(engine) == [(7, 9, 9)]
+    engine.remove("one")
+    assert engine.graph.nodes == []
+
+
+def test_a_newcomer_whose_bounds_the_running_window_breaks_gets_its_own() -> None:
+    engine = Engine()
+    engine.add("one", IStream(Window(A, Range(9, 2))))
+    engine.push("a", rows_of(1), [1])
+    engine.run()
+    engine.add("two", nodes.DStream(Window(A, Range(6, 4))))
+    assert bounds(engine) == [(2, 9, 9), (4, 6, 6)]
+    engine.resize("adaptablewindow0", 5)
+    engine.push("a", rows_of(1), [2])
+    engine.run()
+    engine.add("three", Project(IStream(Window(A, Range(5, 3))), (("k", col("k")),)))
+    assert [each.queries for each in engine.settings()] == [("one", "three"), ("two",)]
+    assert bounds(engine)[0] == (3, 5, 5)
+
+
+def test_a_shared_value_that_was_chosen_stays_when_bounds_widen() -> None:
+    engine = Engine()
+    engine.add("one", IStream(Window(A, Range(9, 2))))
+    engine.add("two", nodes.DStream(Window(A, Range(6, 4))))
+    engine.resize("adaptablewindow0", 5)
+    engine.remove("two")
+    assert bounds(engine) == [(2, 9, 5)]
+
+
+def test_explain_shows_bounds_and_value() -> None:
+    engine = Engine()
+    engine.add("q", counted(Range(9, 2), 1, 4))
+    engine.resize("adaptablewindow0", 5)
+    said = engine.explain("q")
+    assert "window [RANGE MIN 2, MAX 9]" in said
+    assert "granularity coarsest 4, finest 1" in said
+    assert "adaptablewindow0: window [RANGE MIN 2, MAX 9], 5 in [2, 9]" in said
