@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test lint format bench demo clean distclean
+.PHONY: help setup test soak lint format bench demo clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+soak: $(READY) ## Kill running pipelines 200 times, and look for lost and repeated rows
+	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .

@@ -67,6 +67,24 @@ class SparkError(HeadraceError):
     stage = "spark"
 
 
+class ConnectorError(HeadraceError):
+    """A source that cannot be read or a sink that cannot be written."""
+
+    stage = "connector"
+
+
+class PipelineError(HeadraceError):
+    """A pipeline file that cannot be read or has no meaning."""
+
+    stage = "pipeline"
+
+
+class DurabilityError(HeadraceError):
+    """A checkpoint that cannot be written, or not be gone on from."""
+
+    stage = "durability"
+
+
 class SqlError(HeadraceError):
     """A query text that cannot be read or has no meaning.
 

@@ -1,0 +1,286 @@
+"""Sinks: a file that grows, a directory of parts, standard output.
+
+What is on disk after a crash may be more than was committed; `open` takes the rest away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+
+from headrace.connectors.contract import Commit
+from headrace.connectors.encode import csv_header, csv_lines, json_lines
+from headrace.errors import ConnectorError
+from headrace.schema import Schema
+
+BUFFERED: Final = 1 << 20
+GROUP: Final = 65_536
+ENCODERS: Final[dict[str, Callable[[pa.RecordBatch], bytes]]] = {"json": json_lines, "csv": csv_lines}
+
+
+@dataclass
+class FileSink:
+    """One file of lines that grows; a commit is its length.
+
+    `existing` says what becomes of a file that is there at the first start: `error`, `replace` or `append`.
+    """
+
+    path: Path
+    format: str = "json"
+    existing: str = "error"
+
+    def __post_init__(self) -> None:
+        self._file: BinaryIO | None = None
+        self._length = 0
+
+    def begin(self) -> Commit:
+        size = self._size()
+        if size and self.existing == "error":
+            raise _exists(self.path)
+        return {"length": size if self.existing == "append" else 0}
+
+    def _size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def open(self, schema: Schema, commit: Commit) -> None:
+        with _saying(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._length = self._committed(self._size(), commit)
+            self._file = self.path.open("r+b" if self.path.exists() else "w+b", buffering=BUFFERED)
+            self._file.truncate(self._length)
+            self._file.seek(self._length)
+            if not self._length and self.format == "csv":
+                self._write(csv_header(schema))
+
+    def _committed(self, size: int, commit: Commit) -> int:
+        if size < commit["length"]:
+            raise ConnectorError(
+                "HR-C011",
+                f"the file has {size} bytes, but {commit['length']} were committed",
+                place=str(self.path),
+                hint="put it back as it was, or delete the checkpoint and the outputs to begin anew",
+            )
+        return int(commit["length"])
+
+    def write(self, data: pa.RecordBatch) -> None:
+        with _saying(self.path):
+            self._write(ENCODERS[self.format](data))
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._length += len(data)
+
+    def prepare(self) -> Commit:
+        assert self._file is not None
+        with _saying(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return {"length": self._length}
+
+    def publish(self, commit: Commit) -> None:
+        return None
+
+    def close(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+@dataclass
+class PartsSink:
+    """A directory with a part for each commit; a part has its name only once it is committed."""
+
+    path: Path
+    format: str = "parquet"
+    existing: str = "error"
+
+    def __post_init__(self) -> None:
+        self._schema: Schema = pa.schema([])
+        self._next = 0
+        self._writer: Any = None
+        self._held: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def begin(self) -> Commit:
+        parts = self._parts()
+        if parts and self.existing == "error":
+            raise _exists(self.path)
+        return {"next": max(parts, default=-1) + 1 if self.existing == "append" else 0, "pending": []}
+
+    def open(self, schema: Schema, commit: Commit) -> None:
+        self._schema = schema
+        with _saying(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for number in (n for n in self._parts() if n >= commit["next"]):
+                self._name(number).unlink()
+            self.publish(commit)
+            for draft in self.path.glob(".part-*.draft"):
+                draft.unlink()
+        self._next = commit["next"]
+
+    def _parts(self) -> list[int]:
+        if not self.path.is_dir():
+            return []
+        found = (re.fullmatch(rf"part-(\d+)\.{self.format}", each.name) for each in self.path.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def _name(self, number: int) -> Path:
+        return self.path / f"part-{number:06d}.{self.format}"
+
+    def _draft(self, number: int) -> Path:
+        return self.path / f".part-{number:06d}.draft"
+
+    def write(self, data: pa.RecordBatch) -> None:
+        self._held.append(data)
+        self._rows += data.num_rows
+        if self._rows >= GROUP:
+            with _saying(self.path):
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        if self._writer is None:
+            self._writer = WRITERS[self.format](str(self._draft(self._next)), self._schema)
+        self._writer.write_table(pa.Table.from_batches(self._held, self._schema).combine_chunks())
+        self._held, self._rows = [], 0
+
+    def prepare(self) -> Commit:
+        with _saying(self.path):
+            self._flush()
+            if self._writer is None:
+                return {"next": self._next, "pending": []}
+            self._writer.close()
+            self._writer = None
+            sync(self._draft(self._next))
+        self._next += 1
+        return {"next": self._next, "pending": [self._next - 1]}
+
+    def publish(self, commit: Commit) -> None:
+        with _saying(self.path):
+            for number in commit["pending"]:
+                if self._draft(number).exists():
+                    self._draft(number).replace(self._name(number))
+                elif not self._name(number).exists():
+                    raise ConnectorError(
+                        "HR-C011",
+                        f"part {number} was committed and is gone",
+                        place=str(self.path),
+                        hint="put it back, or delete the checkpoint and the outputs to begin anew",
+                    )
+            if commit["pending"]:
+                sync(self.path)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
+            self._writer = None
+
+
+class StandardOutput:
+    """Lines on standard output, at once. What was printed cannot be taken back after a crash."""
+
+    def __init__(self, format: str = "json") -> None:
+        self._encode = ENCODERS[format]
+
+    def begin(self) -> Commit:
+        return {}
+
+    def open(self, schema: Schema, commit: Commit) -> None:
+        return None
+
+    def write(self, data: pa.RecordBatch) -> None:
+        sys.stdout.write(self._encode(data).decode("utf-8"))
+        sys.stdout.flush()
+
+    def prepare(self) -> Commit:
+        return {}
+
+    def publish(self, commit: Commit) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class NoSink:
+    """Takes rows and keeps none: for outputs that nobody asked for."""
+
+    def begin(self) -> Commit:
+        return {}
+
+    def open(self, schema: Schema, commit: Commit) -> None:
+        return None
+
+    def write(self, data: pa.RecordBatch) -> None:
+        return None
+
+    def prepare(self) -> Commit:
+        return {}
+
+    def publish(self, commit: Commit) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+def _parquet(path: str, schema: Schema) -> Any:
+    return pq.ParquetWriter(path, schema)
+
+
+def _ipc(path: str, schema: Schema) -> Any:
+    return ipc.new_file(path, schema)
+
+
+WRITERS: Final[dict[str, Callable[[str, Schema], Any]]] = {"parquet": _parquet, "arrow": _ipc}
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a directory, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _exists(path: Path) -> ConnectorError:
+    return ConnectorError(
+        "HR-C010",
+        "the output is there already, and no checkpoint knows it",
+        place=str(path),
+        hint='delete it, or set existing = "replace" or "append" on the sink',
+    )
+
+
+class _saying:
+    """Errors of the file system become errors that name the output and what to do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise ConnectorError(
+                "HR-C012",
+                f"cannot write: {error.strerror or error}",
+                place=str(self._path),
+                hint="what was committed is safe: make room or repair the place, then run again",
+            ) from error

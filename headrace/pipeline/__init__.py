@@ -1,0 +1,6 @@
+"""The pipeline file: TOML in, a checked pipeline out, for whichever runtime it names (`design.md` §9)."""
+
+from headrace.pipeline.load import load, parse
+from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
+
+__all__ = ["Pipeline", "PipelineQuery", "PipelineStream", "load", "parse"]

@@ -1,0 +1,371 @@
+"""From a TOML file to a pipeline; whatever is wrong is said with the line it is in."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow.types as pt
+import pydantic
+import pydantic_core
+
+from headrace.errors import HeadraceError, PipelineError
+from headrace.graph.admission import Rules
+from headrace.pipeline.durations import ticks
+from headrace.pipeline.locate import line_of
+from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
+from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table
+from headrace.plan.nodes import TimeKind
+from headrace.schema import Schema
+from headrace.sql import MICROSECONDS, Catalog, StreamDef, declare, query
+from headrace.time.quantile import Confidence
+from headrace.time.timestamp import MAX_TIME
+
+T = TypeVar("T")
+Path_ = tuple[str | int, ...]
+
+
+def load(path: str | Path) -> Pipeline:
+    """The pipeline in a file."""
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(
+            "HR-F001", f"cannot read the file: {error}", place=str(path), hint="headrace init writes one"
+        ) from None
+    return parse(text, root=path.parent, name=path.name)
+
+
+def parse(text: str, *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
+    """The pipeline in a text; `root` is where its paths begin."""
+    return _Reader(text, Path(root), name).pipeline()
+
+
+def from_tables(tables: Mapping[str, Any], *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
+    """The pipeline that `Pipeline.tables` wrote."""
+    return _Reader("", Path(root), name, tables).pipeline()
+
+
+class _Reader:
+    """Turns the tables of one text into a pipeline; knows where in it something stands."""
+
+    def __init__(self, text: str, root: Path, name: str, tables: Mapping[str, Any] | None = None) -> None:
+        self.text, self.root, self.name, self.tables = text, root, name, tables
+        self.warnings: list[str] = []
+
+    def pipeline(self) -> Pipeline:
+        spec = self._spec()
+        domain = self._domain(spec)
+        streams = {name: self._stream(name, each, domain) for name, each in spec.streams.items()}
+        catalog = Catalog([s.definition for s in streams.values()], ticks_per_second=domain)
+        queries = tuple(self._query(i, each, catalog) for i, each in enumerate(spec.queries))
+        self._check_names(spec)
+        pipeline = Pipeline(
+            spec,
+            self.root,
+            streams,
+            queries,
+            domain,
+            self._skew(spec, domain),
+            self._at(("skew", "timeout"), _maybe(spec.skew.timeout, domain)),
+        )
+        self._at(("skew",), pipeline.heartbeats)
+        self._warn(pipeline)
+        return Pipeline(**{**pipeline.__dict__, "warnings": tuple(self.warnings)})
+
+    # --- the text
+
+    def _spec(self) -> FileSpec:
+        try:
+            tables = tomllib.loads(self.text) if self.tables is None else self.tables
+        except tomllib.TOMLDecodeError as error:
+            raise PipelineError(
+                "HR-F002", f"no TOML: {error}", place=self.name, hint="strings are quoted; keys have one ="
+            ) from None
+        try:
+            return FileSpec.model_validate(tables)
+        except pydantic.ValidationError as error:
+            raise self._refused(error, tables) from None
+
+    def _refused(self, error: pydantic.ValidationError, tables: Mapping[str, Any]) -> PipelineError:
+        """The first thing that is wrong, unknown keys before all else: they explain what is missing."""
+        problems = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        first = problems[0]
+        path = _written(first["loc"], tables)
+        code, message, hint = _REASONS.get(first["type"], _wrong)(first, path)
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        return PipelineError(code, message + more, place=self._place(path), hint=hint)
+
+    def _place(self, path: Path_) -> str:
+        line = line_of(self.text, path)
+        where = ".".join(map(str, path))
+        return f"{self.name}, line {line}: {where}" if line else f"{self.name}: {where}"
+
+    def _at(self, path: Path_, do: Callable[[], T]) -> T:
+        """Do something that the table at `path` asks for; an error in it names the place."""
+        try:
+            return do()
+        except HeadraceError as error:
+            inner = f", {error.place}" if error.place else ""
+            problem = PipelineError(
+                error.code, error.message, place=self._place(path) + inner, hint=error.hint
+            )
+            raise problem from error
+        except ValueError as error:
+            raise PipelineError("HR-F004", str(error), place=self._place(path)) from None
+
+    def _fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
+        return PipelineError(code, message, place=self._place(path), hint=hint)
+
+    # --- streams
+
+    def _domain(self, spec: FileSpec) -> int | None:
+        """What a tick is: a microsecond, or a sequence number if the streams say so."""
+        units = {name: s.time.unit == "tick" for name, s in spec.streams.items() if s.time.kind == "external"}
+        if len(set(units.values())) > 1:
+            odd = next(name for name, is_tick in units.items() if is_tick)
+            raise self._fail(
+                "HR-F010",
+                "some streams count ticks, others tell time",
+                ("streams", odd, "time"),
+                "all streams of a pipeline share one domain of time",
+            )
+        return None if any(units.values()) else MICROSECONDS
+
+    def _stream(self, name: str, spec: StreamSpec, domain: int | None) -> PipelineStream:
+        at: Path_ = ("streams", name)
+        schema = self._at((*at, "schema"), lambda: _schema(name, spec.columns))
+        kind = TimeKind(spec.time.kind)
+        column = spec.time.column
+        if kind is TimeKind.EXTERNAL:
+            column = self._time_column(at, spec, schema)
+        elif column is not None:
+            raise self._fail(
+                "HR-F011", f"{kind.value} time needs no column", (*at, "time"), "leave column out"
+            )
+        definition = self._at(at, lambda: StreamDef(name, schema, kind, column, domain))
+        lateness = self._lateness(at, spec, domain)
+        guard = self._at((*at, "guard"), _maybe(spec.guard, domain))
+        external = kind is TimeKind.EXTERNAL
+        rules = (
+            Rules(disordered=True, enforce=spec.enforcement, guard=MAX_TIME if guard is None else guard)
+            if external
+            else Rules()
+        )
+        unit = UNITS[spec.time.unit] if spec.time.unit else domain
+        earliest = self._at((*at, "time", "earliest"), lambda: instant(spec.time.earliest, domain))
+        return PipelineStream(spec, definition, rules, lateness, unit, earliest)
+
+    def _time_column(self, at: Path_, spec: StreamSpec, schema: Schema) -> str:
+        column = spec.time.column
+        hint = f"columns: {', '.join(schema.names)}"
+        if column is None:
+            raise self._fail(
+                "HR-F011", "which column is the time?", (*at, "time"), f'time = {{ column = "…" }}; {hint}'
+            )
+        if column not in schema.names:
+            near = difflib.get_close_matches(column, schema.names, n=1)
+            raise self._fail(
+                "HR-F011",
+                f"no column {column!r}",
+                (*at, "time", "column"),
+                f"did you mean {near[0]}?" if near else hint,
+            )
+        of = schema.field(column).type
+        if not (pt.is_timestamp(of) or pt.is_integer(of)):
+            raise self._fail(
+                "HR-F011", f"a column of {of} is no time", (*at, "time"), "TIMESTAMP, or BIGINT and a unit"
+            )
+        if pt.is_timestamp(of) and spec.time.unit is not None:
+            raise self._fail(
+                "HR-F011",
+                "a TIMESTAMP column has its unit already",
+                (*at, "time", "unit"),
+                "leave unit out, or declare the column BIGINT",
+            )
+        return column
+
+    def _lateness(self, at: Path_, spec: StreamSpec, domain: int | None) -> Lateness:
+        bounds, place = spec.bounds, (*at, "bounds")
+        disorder = self._at((*place, "disorder"), _maybe(bounds.disorder, domain))
+        latency = self._at((*place, "latency"), _maybe(bounds.latency, domain))
+        if bounds.estimate is None:
+            return Lateness(disorder, latency)
+        if disorder is not None:
+            raise self._fail(
+                "HR-F012",
+                "disorder is declared and to be estimated",
+                place,
+                "give one; floor and ceiling bound an estimate",
+            )
+        e = bounds.estimate
+        floor = self._at((*place, "estimate", "floor"), lambda: ticks(e.floor, domain))
+        ceiling = self._at((*place, "estimate", "ceiling"), _maybe(e.ceiling, domain))
+        make = Confidence(e.loss, floor, MAX_TIME if ceiling is None else ceiling, e.half_life)
+        return Lateness(None, latency, make)
+
+    # --- queries and skew
+
+    def _query(self, i: int, spec: QuerySpec, catalog: Catalog) -> PipelineQuery:
+        at: Path_ = ("queries", i)
+        if (spec.sql is None) == (spec.sql_file is None):
+            raise self._fail(
+                "HR-F013", f"query {spec.name!r} needs one of sql and sql_file", at, 'sql = """SELECT …"""'
+            )
+        text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
+        return PipelineQuery(spec, query(text, catalog, name=spec.name))
+
+    def _sql_file(self, at: Path_, name: str) -> str:
+        try:
+            return (self.root / name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._fail("HR-F013", f"cannot read the query: {error}", (*at, "sql_file")) from None
+
+    def _check_names(self, spec: FileSpec) -> None:
+        seen: set[str] = set()
+        outputs: set[str] = set()
+        for i, each in enumerate(spec.queries):
+            if each.name in seen:
+                raise self._fail("HR-F014", f"two queries are called {each.name!r}", ("queries", i, "name"))
+            seen.add(each.name)
+            for key in ("sink", "late", "rejected"):
+                path = getattr(getattr(each, key), "path", None)
+                if path is not None and str(self.root / path) in outputs:
+                    raise self._fail(
+                        "HR-F015",
+                        f"two outputs go to {path!r}",
+                        ("queries", i, key),
+                        "give each its own path",
+                    )
+                outputs |= {str(self.root / path)} if path is not None else set()
+
+    def _skew(self, spec: FileSpec, domain: int | None) -> dict[tuple[str, str], tuple[tuple[int, int], ...]]:
+        found: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+        for i, bound in enumerate(spec.skew.bounds):
+            at: Path_ = ("skew", "bounds", i)
+            for key in ("of", "on"):
+                self._known_stream(spec, getattr(bound, key), (*at, key))
+            pairs = self._at(at, _pairs(bound, domain))
+            found[bound.of, bound.on] = found.get((bound.of, bound.on), ()) + pairs
+        return found
+
+    def _known_stream(self, spec: FileSpec, name: str, at: Path_) -> None:
+        stream = spec.streams.get(name)
+        if stream is None or stream.time.kind != "external":
+            near = difflib.get_close_matches(name, spec.streams, n=1)
+            what = "no stream" if stream is None else "no external time has stream"
+            raise self._fail("HR-F016", f"{what} {name!r}", at, f"did you mean {near[0]}?" if near else "")
+
+    def _warn(self, pipeline: Pipeline) -> None:
+        spec = pipeline.spec
+        if spec.memory.budget is not None:
+            self.warnings.append("[memory] budget is not held to yet: this version has no memory manager")
+        for name in pipeline.streams.keys() - pipeline.read.keys():
+            self.warnings.append(f"no query reads stream {name!r}: it is not read at all")
+        if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":
+            self.warnings.append("no checkpoint: a run that is stopped begins anew")
+
+
+def _pairs(bound: SkewBound, domain: int | None) -> Callable[[], tuple[tuple[int, int], ...]]:
+    return lambda: tuple((ticks(t, domain), ticks(delta, domain)) for t, delta in bound.pairs)
+
+
+def _maybe(length: str | int | None, domain: int | None) -> Callable[[], int | None]:
+    return lambda: None if length is None else ticks(length, domain)
+
+
+def _schema(name: str, columns: str | Mapping[str, str]) -> Schema:
+    """Columns as in CREATE STREAM, or a table of names and types."""
+    if not isinstance(columns, str):
+        columns = ", ".join(f"`{column}` {of}" for column, of in columns.items())
+    catalog = Catalog()
+    declare(f"CREATE STREAM `{name}` ({columns})", catalog)
+    return next(iter(catalog.streams.values())).schema
+
+
+def instant(written: str | int | None, domain: int | None) -> int | None:
+    if written is None or isinstance(written, int):
+        return written
+    if domain is None:
+        raise ValueError("sequence numbers know no dates: give a number")
+    instant = datetime.fromisoformat(written)
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return round((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+
+
+# --- what pydantic found, in our words ----------------------------------------------------------------------
+
+Problem = pydantic_core.ErrorDetails
+_TAGS: Final = frozenset({"files", "poisson", "nexmark", "tcp", "stdin", "stdout", "spark"})
+
+
+def _written(loc: tuple[str | int, ...], tables: Any) -> Path_:
+    """The path as it is written in the file: without the names of alternatives that pydantic puts in."""
+    path: list[str | int] = []
+    here: Any = tables
+    for step in loc:
+        inside = isinstance(here, dict) and step in here
+        inside = inside or (isinstance(here, list) and isinstance(step, int) and step < len(here))
+        if inside:
+            here = here[step]
+        elif step in _TAGS or (isinstance(step, str) and ("[" in step or step in ("str", "int"))):
+            continue
+        else:
+            here = None
+        path.append(step)
+    return tuple(path)
+
+
+def _unknown(problem: Problem, path: Path_) -> tuple[str, str, str]:
+    known = _keys_at(path[:-1], problem["loc"])
+    near = difflib.get_close_matches(str(path[-1]), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return "HR-F003", f"unknown key {str(path[-1])!r}", hint
+
+
+def _missing(problem: Problem, path: Path_) -> tuple[str, str, str]:
+    return "HR-F005", f"{str(path[-1])!r} is missing", ""
+
+
+def _wrong(problem: Problem, path: Path_) -> tuple[str, str, str]:
+    message = problem["msg"].removeprefix("Value error, ")
+    return "HR-F004", message[:1].lower() + message[1:], ""
+
+
+_REASONS: Final[dict[str, Callable[[Problem, Path_], tuple[str, str, str]]]] = {
+    "extra_forbidden": _unknown,
+    "missing": _missing,
+}
+
+
+def _keys_at(path: Path_, loc: tuple[str | int, ...]) -> list[str]:
+    """The keys that the table at `path` may have, by walking the models."""
+    found: set[str] = set()
+    for model in _models(FileSpec, list(loc[:-1])):
+        found |= {field.alias or name for name, field in model.model_fields.items()}
+    return sorted(found)
+
+
+def _models(model: Any, steps: list[str | int]) -> list[type[Table]]:
+    """The tables that may stand where `steps` lead from `model`."""
+    if isinstance(model, type) and issubclass(model, Table):
+        if not steps:
+            return [model]
+        fields = {f.alias or name: f.annotation for name, f in model.model_fields.items()}
+        if steps[0] in fields:
+            return _models(fields[str(steps[0])], steps[1:])
+        tag = model.model_fields.get("type")
+        if tag is not None and steps[0] in getattr(tag.annotation, "__args__", ()):
+            return _models(model, steps[1:])
+        return []
+    inner: tuple[Any, ...] = getattr(model, "__args__", ())
+    origin = getattr(model, "__origin__", None)
+    if origin in (dict, list) and steps:
+        return _models(inner[-1], steps[1:])
+    return [each for option in inner for each in _models(option, steps)]

@@ -1,0 +1,168 @@
+"""A pipeline that has been checked: streams with time and rules, queries with plans and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.graph.admission import Rules
+from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec
+from headrace.plan.nodes import TimeKind
+from headrace.schema import Schema
+from headrace.sql import Query, StreamDef
+from headrace.time.bounds import NEVER, Bounds
+from headrace.time.combined import CombinedHeartbeats, Generator
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.learned import LearnedHeartbeats
+from headrace.time.quantile import Confidence, QuantileEstimator
+from headrace.time.skew import Pair, SkewMatrix
+
+LATE = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("time", pa.int64()),
+        ("heartbeat", pa.int64()),
+        ("lateness", pa.int64()),
+        ("missed", pa.int64()),
+        ("admitted", pa.bool_()),
+        ("row", pa.string()),
+    ]
+)
+REJECTED = pa.schema(
+    [("stream", pa.string()), ("code", pa.string()), ("reason", pa.string()), ("row", pa.string())]
+)
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """What a stream promises about its rows, in ticks; None where nothing is said."""
+
+    disorder: int | None = None
+    latency: int | None = None
+    confidence: Confidence | None = None
+
+
+@dataclass(frozen=True)
+class PipelineStream:
+    """A stream: what it is, how its time is made, what its rows may do."""
+
+    spec: StreamSpec
+    definition: StreamDef
+    rules: Rules
+    lateness: Lateness
+    unit: int | None
+    earliest: int | None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its rows."""
+        return self.definition.schema
+
+    @property
+    def external(self) -> bool:
+        """Whether rows bring their time."""
+        return self.definition.time is TimeKind.EXTERNAL
+
+
+@dataclass(frozen=True)
+class PipelineQuery:
+    """A query: what it means and where its answers go."""
+
+    spec: QuerySpec
+    query: Query
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return tuple(source.name for source in self.query.sources)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Everything a runtime needs to know. Paths of the file are relative to `root`, where the file is."""
+
+    spec: FileSpec
+    root: Path
+    streams: Mapping[str, PipelineStream]
+    queries: tuple[PipelineQuery, ...]
+    ticks_per_second: int | None
+    skew: Mapping[tuple[str, str], tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    timeout: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.spec.pipeline.name
+
+    @property
+    def runtime(self) -> str:
+        """`spark` or `embedded`."""
+        return self.spec.pipeline.runtime
+
+    @property
+    def read(self) -> dict[str, PipelineStream]:
+        """The streams that a query reads."""
+        wanted = {name for query in self.queries for name in query.streams}
+        return {name: stream for name, stream in self.streams.items() if name in wanted}
+
+    def path(self, written: str) -> Path:
+        """A path of the file."""
+        return self.root / written
+
+    def tables(self) -> dict[str, Any]:
+        """The file as plain data, with the text of every query in it."""
+        tables: dict[str, Any] = self.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for table, query in zip(tables["queries"], self.queries, strict=True):
+            table.pop("sql_file", None)
+            table["sql"] = query.query.text
+        return tables
+
+    def heartbeats(self) -> CombinedHeartbeats | None:
+        """What promises how far the time of each external stream has come; None if there are none."""
+        streams = [s for s in self.read.values() if s.external]
+        if not streams:
+            return None
+        learned = [s for s in streams if s.lateness.confidence is not None]
+        disorder = {s.name: d for s in streams if (d := self._disorder(s)) is not None}
+        generators: list[Generator] = [self._learned(stream) for stream in learned]
+        named = disorder.keys() | {name for pair in self.skew for name in pair}
+        bound = [s.name for s in streams if s.name in named]
+        if bound:
+            generators.append(self._declared(bound, disorder))
+        lags = {s.name: s.lateness.latency for s in streams if s.lateness.latency is not None}
+        return CombinedHeartbeats([s.name for s in streams], generators, lags)
+
+    def _learned(self, stream: PipelineStream) -> LearnedHeartbeats:
+        estimator = QuantileEstimator([stream.name], stream.lateness.confidence)
+        return LearnedHeartbeats(estimator, NEVER if self.timeout is None else self.timeout)
+
+    def _disorder(self, stream: PipelineStream) -> int | None:
+        """How far a row may be behind its stream's newest. Where nothing is said, rows come in order."""
+        said = stream.lateness
+        bounded = said.latency is not None or said.confidence is not None
+        bounded = bounded or any(on == stream.name for _, on in self.skew)
+        return 0 if said.disorder is None and not bounded else said.disorder
+
+    def _declared(self, names: list[str], disorder: Mapping[str, int]) -> HeartbeatGenerator:
+        """Figure 2's generator over declared bounds."""
+        entries: dict[tuple[str, str], list[Pair]] = {
+            (name, name): [Pair(0, ticks + 1)] for name, ticks in disorder.items()
+        }
+        for (of, on), pairs in self.skew.items():
+            if of in names and on in names:
+                entries.setdefault((of, on), []).extend(Pair(t, delta) for t, delta in pairs)
+        timeout = NEVER if self.timeout is None else self.timeout
+        bounds = Bounds.of(SkewMatrix.of(names, entries), 0, timeout)
+        return HeartbeatGenerator(bounds, close=self.spec.skew.closure)

@@ -1,0 +1,293 @@
+"""The pipeline file as data: every table and key that it may have, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from headrace.pipeline.durations import seconds, ticks
+
+Lines = Literal["json", "csv"]
+FileFormat = Literal["json", "csv", "parquet", "arrow"]
+UNITS: dict[str, int | None] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "tick": None}
+
+
+def _length(value: Any) -> Any:
+    """A length of time is checked when the file is read; what a tick is, the streams say."""
+    if isinstance(value, str):
+        ticks(value, 1_000_000)
+    return value
+
+
+def _elapsed(value: Any) -> Any:
+    return seconds(value) if isinstance(value, str) else value
+
+
+Length = Annotated[str | Annotated[int, Field(ge=0)], BeforeValidator(_length)]
+Seconds = Annotated[float, Field(gt=0), BeforeValidator(_elapsed)]
+
+
+class Table(BaseModel):
+    """A table of the file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+# --- sources ----------------------------------------------------------------------------------------------
+
+
+class FilesFrom(Table):
+    """A file, a directory or a pattern."""
+
+    type: Literal["files"] = "files"
+    path: str
+    format: FileFormat | None = None
+    follow: bool = False
+    order: Literal["name", "modified"] = "name"
+    missing: Literal["error", "null"] = "error"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    header: bool = True
+    max_line: int = Field(default=8 << 20, ge=1)
+    block_bytes: int = Field(default=4 << 20, ge=1)
+    block_rows: int = Field(default=131_072, ge=1)
+    keep_open: bool = False
+
+
+class PoissonFrom(Table):
+    """Random rows, the same for the same seed."""
+
+    type: Literal["poisson"]
+    rate: float = Field(gt=0)
+    rows: int | None = Field(default=None, ge=0)
+    seed: int = Field(default=0, ge=0)
+    start: str | int = 0
+    disorder: Length = 0
+    keys: int = Field(default=10, ge=1)
+    pace: Literal["real", "fast"] = "fast"
+    keep_open: bool = False
+
+
+class NexmarkFrom(Table):
+    """One stream of NEXMark's auction house; streams with the same seed and rate are of one house."""
+
+    type: Literal["nexmark"]
+    stream: Literal["person", "auction", "bid"]
+    events: int | None = Field(default=None, ge=0)
+    rate: float = Field(default=10_000, gt=0)
+    seed: int = Field(default=0, ge=0)
+    disorder: int = Field(default=1, ge=1)
+    delayed: float = Field(default=0.0, ge=0, le=1)
+    delay: Length = "3 s"
+    pace: Literal["real", "fast"] = "fast"
+    keep_open: bool = False
+
+
+class TcpFrom(Table):
+    """Lines from a socket: of a server, or, with `listen`, of clients."""
+
+    type: Literal["tcp"]
+    host: str = "127.0.0.1"
+    port: int = Field(ge=0, le=65_535)
+    listen: bool = False
+    format: Lines = "json"
+    missing: Literal["error", "null"] = "error"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    header: bool = True
+    max_line: int = Field(default=8 << 20, ge=1)
+    keep_open: bool = False
+
+
+class StdinFrom(Table):
+    """Lines from standard input."""
+
+    type: Literal["stdin"]
+    format: Lines = "json"
+    missing: Literal["error", "null"] = "error"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    header: bool = True
+    max_line: int = Field(default=8 << 20, ge=1)
+    keep_open: bool = False
+
+
+class SparkFrom(Table):
+    """Any streaming source of Spark, by format and options; for the runtime `spark` only."""
+
+    type: Literal["spark"]
+    format: str
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    path: str | None = None
+    keep_open: bool = False
+
+
+def _as_source(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"type": "stdin"} if value == "stdin" else {"type": "files", "path": value}
+    return {"type": "files", **value} if isinstance(value, dict) and "type" not in value else value
+
+
+Source = Annotated[
+    Annotated[
+        FilesFrom | PoissonFrom | NexmarkFrom | TcpFrom | StdinFrom | SparkFrom, Field(discriminator="type")
+    ],
+    BeforeValidator(_as_source),
+]
+
+
+# --- sinks ------------------------------------------------------------------------------------------------
+
+
+class FilesTo(Table):
+    """A file of lines, or a directory of parts."""
+
+    type: Literal["files"] = "files"
+    path: str
+    format: FileFormat | None = None
+    existing: Literal["error", "replace", "append"] | None = None
+    time: str | None = None
+
+
+class StdoutTo(Table):
+    """Lines on standard output."""
+
+    type: Literal["stdout"]
+    format: Lines = "json"
+    time: str | None = None
+
+
+class SparkTo(Table):
+    """Any streaming sink of Spark, by format and options; for the runtime `spark` only."""
+
+    type: Literal["spark"]
+    format: str
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    path: str | None = None
+    time: str | None = None
+
+
+def _as_sink(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"type": "stdout"} if value == "stdout" else {"type": "files", "path": value}
+    return {"type": "files", **value} if isinstance(value, dict) and "type" not in value else value
+
+
+Sink = Annotated[
+    Annotated[FilesTo | StdoutTo | SparkTo, Field(discriminator="type")], BeforeValidator(_as_sink)
+]
+
+
+# --- streams ----------------------------------------------------------------------------------------------
+
+
+class TimeOf(Table):
+    """Where the time of a row comes from. `earliest`: a time before that is no time of this stream."""
+
+    kind: Literal["external", "internal", "latent"] = "external"
+    column: str | None = None
+    unit: Literal["s", "ms", "us", "ns", "tick"] | None = None
+    earliest: str | int | None = None
+
+    @field_validator("earliest", mode="before")
+    @classmethod
+    def _written(cls, value: Any) -> Any:
+        return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+class Estimate(Table):
+    """Bounds learned from arrivals: lose at most a share `loss` of the rows, stay in [floor, ceiling]."""
+
+    loss: float = Field(default=0.001, ge=0, lt=1)
+    floor: Length = 0
+    ceiling: Length | None = None
+    half_life: int | None = Field(default=None, ge=1)
+
+
+def _as_estimate(value: Any) -> Any:
+    return {} if value is True else None if value is False else value
+
+
+class BoundsOf(Table):
+    """How late rows may be: behind the newest row of their stream, and behind the clock."""
+
+    disorder: Length | None = None
+    latency: Length | None = None
+    estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None
+
+
+class StreamSpec(Table):
+    """`[streams.NAME]`."""
+
+    source: Source
+    columns: str | dict[str, str] = Field(alias="schema")
+    time: TimeOf = Field(default_factory=TimeOf)
+    bounds: BoundsOf = Field(default_factory=BoundsOf)
+    guard: Length | None = None
+    enforcement: Literal["strict", "admit"] = "strict"
+    arrival: str | None = None
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """A word is a column, or a kind of time."""
+        if isinstance(value, str):
+            return {"kind": value} if value in ("internal", "latent") else {"column": value}
+        return value
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+class PipelineTable(Table):
+    """`[pipeline]`."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    runtime: Literal["spark", "embedded"] = "spark"
+    checkpoint: str | None = None
+    interval: Seconds = 10.0
+    every_rows: int | None = Field(default=None, ge=1)
+    clock: Literal["system", "event", "arrival"] | None = None
+    record: str | None = None
+    strategy: str = "auto"
+
+
+class SkewBound(Table):
+    """A set of pairs (t, δ) of one stream on another: after t, it is less than δ behind."""
+
+    of: str
+    on: str
+    pairs: list[tuple[Length, Length]] = Field(min_length=1)
+
+
+class SkewTable(Table):
+    """`[skew]`: what streams promise about each other, and the timeout after a pause of all."""
+
+    timeout: Length | None = None
+    closure: bool = True
+    bounds: list[SkewBound] = Field(default_factory=list)
+
+
+class QuerySpec(Table):
+    """`[[queries]]`."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    sql: str | None = None
+    sql_file: str | None = None
+    sink: Sink
+    late: Sink | None = None
+    rejected: Sink | None = None
+
+
+class MemoryTable(Table):
+    """`[memory]`."""
+
+    budget: str | int | None = None
+
+
+class FileSpec(Table):
+    """The whole file."""
+
+    pipeline: PipelineTable
+    streams: dict[str, StreamSpec] = Field(min_length=1)
+    skew: SkewTable = Field(default_factory=SkewTable)
+    queries: list[QuerySpec] = Field(min_length=1)
+    memory: MemoryTable = Field(default_factory=MemoryTable)

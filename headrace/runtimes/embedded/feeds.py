@@ -1,0 +1,157 @@
+"""Which rows come next, and at which instant: by the system's clock, or by the instants of the rows.
+
+A step is all that arrives at one instant. By the rows' own instants, a step is a function of the positions
+alone: a restart makes the same steps, so the same rows are late and the same answers come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.runtimes.embedded.inflow import Inflow, Piece
+from headrace.time.clock import Clock
+from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
+
+
+@dataclass(frozen=True)
+class Step:
+    """Everything that arrives at an instant, and the streams that end with it."""
+
+    now: int
+    pieces: tuple[Piece, ...] = ()
+    ends: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows, good or bad."""
+        return sum(len(piece) + len(piece.bad) for piece in self.pieces)
+
+
+class Feed(Protocol):
+    """Makes steps until all is read."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no step will come any more."""
+        ...
+
+    def next(self) -> Step | None:
+        """The next step; None if nothing comes now."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Where it is, as JSON."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from where another feed of the same streams was."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class _Flowing:
+    """What feeds have in common: inflows, and those that have ended."""
+
+    inflows: Sequence[Inflow]
+    now: int = -FARTHEST
+    ended: set[str] = field(default_factory=set)
+
+    @property
+    def finished(self) -> bool:
+        return all(inflow.name in self.ended for inflow in self.inflows)
+
+    def _ends(self) -> tuple[str, ...]:
+        """The streams that have just run out, once each."""
+        new = tuple(
+            i.name for i in self.inflows if i.exhausted and not i.keep_open and i.name not in self.ended
+        )
+        self.ended |= set(new)
+        return new
+
+    def state(self) -> dict[str, Any]:
+        positions = {inflow.name: inflow.position() for inflow in self.inflows}
+        return {"now": self.now, "ended": sorted(self.ended), "streams": positions}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.now, self.ended = state["now"], set(state["ended"])
+        for inflow in self.inflows:
+            inflow.seek(state["streams"][inflow.name])
+
+    def close(self) -> None:
+        for inflow in self.inflows:
+            inflow.close()
+
+
+@dataclass
+class SystemFeed(_Flowing):
+    """Rows arrive when they are read. `paced` streams have instants of their own and wait for them."""
+
+    clock: Clock | None = None
+    paced: frozenset[str] = frozenset()
+
+    def next(self) -> Step | None:
+        assert self.clock is not None
+        self.now = max(self.now, self.clock.now())
+        pieces = [piece for inflow in self.inflows for piece in self._read(inflow)]
+        ends = self._ends()
+        return Step(self.now, tuple(pieces), ends) if pieces or ends else None
+
+    def _read(self, inflow: Inflow) -> list[Piece]:
+        if inflow.name in self.ended:
+            return []
+        if not inflow.loaded:
+            inflow.load()
+        return inflow.take(self.now if inflow.name in self.paced else MAX_TIME)
+
+
+@dataclass
+class EventFeed(_Flowing):
+    """Rows arrive when they happen: streams are read side by side, none ahead of another.
+
+    A step reaches to the least of the instants that the streams were read to. A stream that is open and
+    silent holds nobody up.
+    """
+
+    def next(self) -> Step | None:
+        for inflow in self.inflows:
+            if not inflow.loaded and inflow.name not in self.ended:
+                inflow.load()
+        reach = [inflow.last for inflow in self.inflows if inflow.last is not None]
+        if not reach and not any(inflow.loaded for inflow in self.inflows):
+            ends = self._ends()
+            return Step(self.now, (), ends) if ends else None
+        horizon = min((r for r in reach if r != MIN_TIME), default=self.now)
+        self.now = max(self.now, horizon)
+        pieces = [piece for inflow in self.inflows for piece in inflow.take(self.now)]
+        return Step(self.now, tuple(pieces), self._ends())
+
+
+@dataclass
+class ArrivalFeed(_Flowing):
+    """Rows arrive at the instants that were recorded with them: a step for each of those, exactly."""
+
+    def next(self) -> Step | None:
+        while True:
+            firsts = [inflow.first for inflow in self.inflows]
+            known = [first for first in firsts if first is not None]
+            instant = max(self.now, min(known)) if known else None
+            if not any(self._more(inflow, instant) for inflow in self.inflows):
+                break
+        if instant is None:
+            bad = tuple(piece for inflow in self.inflows for piece in inflow.take(self.now))
+            ends = self._ends()
+            return Step(self.now, bad, ends) if bad or ends else None
+        self.now = instant
+        pieces = [piece for inflow in self.inflows for piece in inflow.take(instant)]
+        return Step(instant, tuple(pieces), self._ends())
+
+    def _more(self, inflow: Inflow, instant: int | None) -> bool:
+        """Read on in a stream of which rows of this instant, or of an earlier one, may still be unread."""
+        if inflow.name in self.ended:
+            return False
+        last = inflow.last
+        return (last is None or (instant is not None and last <= instant)) and inflow.load()

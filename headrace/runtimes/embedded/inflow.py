@@ -1,0 +1,180 @@
+"""One stream on its way in: its source, and the blocks that were read and not yet pushed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.connectors.contract import Bad, Position, Source, Times
+from headrace.runtimes.embedded.timing import Timed, Timing, running_newest, ticks_of
+from headrace.schema import Schema
+from headrace.time.timestamp import MIN_TIME
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a stream to push at one instant, and bad input that came with them."""
+
+    stream: str
+    data: pa.RecordBatch
+    times: pa.Array | None
+    bad: tuple[Bad, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+
+@dataclass
+class Loaded:
+    """A block with its times and instants, where it began, and how much of it was taken."""
+
+    timed: Timed
+    arrival: Times
+    bad: tuple[Bad, ...]
+    begin: Position
+    before: int
+    taken: int = 0
+    bad_taken: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.arrival) - self.taken
+
+
+class Inflow:
+    """The rows of a source in order, each with the instant it comes at, taken up to any instant.
+
+    That instant is the row's own arrival where the source or a column says it, and otherwise the newest time
+    of the stream so far. Instants never go back; with a `grain` they are rounded up to multiples of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        schema: Schema,
+        timing: Timing | None,
+        *,
+        arrival: str | None = None,
+        arrival_unit: int | None = None,
+        grain: int = 1,
+        keep_open: bool = False,
+    ) -> None:
+        self.name, self.source, self.schema, self.timing = name, source, schema, timing
+        self.keep_open = keep_open
+        self._arrival, self._arrival_unit, self._grain = arrival, arrival_unit, grain
+        self._newest = MIN_TIME
+        self.loaded: deque[Loaded] = deque()
+        self.rows = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left and nothing will come."""
+        return not self.loaded and self.source.ended
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether more may come by itself, without anyone promising that it does."""
+        return not self.source.bounded
+
+    def load(self) -> bool:
+        """Read one more block; false if there was none."""
+        begin = self.source.position()
+        block = self.source.read()
+        if block is None:
+            return False
+        timed, arrival = self._timed(block.data, block.arrival)
+        before = self._newest
+        if len(arrival):
+            arrival = np.maximum(np.maximum.accumulate(arrival), before)
+            self._newest = int(arrival[-1])
+        self.loaded.append(Loaded(timed, arrival, (*block.bad, *timed.bad), begin, before))
+        return True
+
+    def _timed(self, data: pa.RecordBatch, given: Times | None) -> tuple[Timed, Times]:
+        arrival = given
+        if self._arrival is not None:
+            column = data.column(data.schema.get_field_index(self._arrival))
+            ticks, known = ticks_of(column, self._arrival_unit)
+            arrival = np.where(known, ticks, MIN_TIME)
+        if arrival is not None:
+            data = data.append_column("\0arrival", pa.array(arrival))
+        timed = self._times(data)
+        if arrival is not None:
+            arrival = timed.data.column(timed.data.num_columns - 1).to_numpy()
+        else:
+            arrival = running_newest(timed.ticks, timed.known, self._newest)
+        if self._grain > 1:
+            arrival = np.where(arrival == MIN_TIME, arrival, -(-arrival // self._grain) * self._grain)
+        plain = timed.data.select(self.schema.names) if timed.data.schema != self.schema else timed.data
+        return Timed(plain, timed.ticks, timed.known, timed.bad), arrival
+
+    def _times(self, data: pa.RecordBatch) -> Timed:
+        if self.timing is not None:
+            return self.timing.of(data)
+        none = np.zeros(data.num_rows, np.int64)
+        return Timed(data, none, none.astype(np.bool_))
+
+    @property
+    def first(self) -> int | None:
+        """The instant of the next row; None if no row is loaded."""
+        block = next((b for b in self.loaded if b.left), None)
+        return None if block is None else int(block.arrival[block.taken])
+
+    @property
+    def last(self) -> int | None:
+        """The instant of the last row that is loaded."""
+        block = next((b for b in reversed(self.loaded) if b.left), None)
+        return None if block is None else int(block.arrival[-1])
+
+    @property
+    def bad(self) -> bool:
+        """Whether bad input waits to be taken."""
+        return any(len(block.bad) > block.bad_taken for block in self.loaded)
+
+    def take(self, until: int) -> list[Piece]:
+        """The rows that come at `until` or before, and the bad input of their blocks."""
+        pieces = []
+        while self.loaded:
+            block = self.loaded[0]
+            stop = int(np.searchsorted(block.arrival, until, side="right"))
+            pieces.append(self._piece(block, max(stop, block.taken)))
+            if block.left:
+                break
+            self.loaded.popleft()
+        return [piece for piece in pieces if len(piece) or piece.bad]
+
+    def _piece(self, block: Loaded, stop: int) -> Piece:
+        begin, timed = block.taken, block.timed
+        bad = block.bad[block.bad_taken :]
+        block.taken, block.bad_taken = stop, len(block.bad)
+        self.rows += stop - begin
+        times = None if self.timing is None else timed.times().slice(begin, stop - begin)
+        return Piece(self.name, timed.data.slice(begin, stop - begin), times, bad)
+
+    def position(self) -> dict[str, Any]:
+        """Where to go on: the block that was taken in part, and how much of it."""
+        if not self.loaded:
+            return {"at": self.source.position(), "rows": 0, "bad": 0, "newest": self._newest}
+        block = self.loaded[0]
+        return {"at": block.begin, "rows": block.taken, "bad": block.bad_taken, "newest": block.before}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on where `position` was: read the block again and pass over what was taken of it."""
+        self.source.seek(position["at"])
+        self.loaded.clear()
+        self._newest = position["newest"]
+        if position["rows"] or position["bad"]:
+            self.load()
+            if self.loaded:
+                self.loaded[0].taken = min(position["rows"], len(self.loaded[0].arrival))
+                self.loaded[0].bad_taken = min(position["bad"], len(self.loaded[0].bad))
+                if not self.loaded[0].left and not self.bad:
+                    self.loaded.popleft()
+
+    def close(self) -> None:
+        self.source.close()

@@ -1,0 +1,268 @@
+"""From the tables of a pipeline file to sources, sinks and feeds of this runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.connectors.contract import Sink, Source
+from headrace.connectors.files import FilesSource
+from headrace.connectors.formats import SUFFIXES, Format
+from headrace.connectors.live import LiveLines, StandardInput, TcpClient, TcpServer
+from headrace.connectors.nexmark import Laws, NexmarkGenerator
+from headrace.connectors.nexmark.source import NexmarkSource
+from headrace.connectors.poisson import PoissonSource
+from headrace.connectors.sinks import WRITERS, FileSink, NoSink, PartsSink, StandardOutput
+from headrace.errors import PipelineError
+from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
+from headrace.pipeline import spec as file
+from headrace.pipeline.durations import ticks
+from headrace.runtimes.embedded.feeds import ArrivalFeed, EventFeed, Feed, SystemFeed
+from headrace.runtimes.embedded.inflow import Inflow
+from headrace.runtimes.embedded.outputs import Outputs, QueryOutputs
+from headrace.runtimes.embedded.timing import Timing
+from headrace.schema import Schema
+from headrace.time.clock import Clock
+from headrace.time.timestamp import MAX_TIME
+
+GENERATED_GRAIN: Final = 10_000
+"""Ticks between the instants of generated rows: a row by itself for each microsecond would cost too much."""
+
+
+class Opening:
+    """Opens what a pipeline names. `started` is the wall clock at its first start."""
+
+    def __init__(self, pipeline: Pipeline, clock: Clock, started: int, into: Path | None = None) -> None:
+        self.pipeline, self.clock, self.started, self.into = pipeline, clock, started, into
+
+    # --- clocks and feeds
+
+    @property
+    def kind(self) -> str:
+        """Which clock rules: the file's choice, or what the sources suggest."""
+        chosen = self.pipeline.spec.pipeline.clock
+        if chosen is not None:
+            return chosen
+        streams = self.pipeline.read.values()
+        if any(s.spec.arrival is not None or _makes_instants(s) for s in streams):
+            return "arrival"
+        recorded = all(s.external and _is_bounded(s) for s in streams)
+        return "event" if recorded or self.pipeline.ticks_per_second is None else "system"
+
+    def feed(self) -> Feed:
+        """Sources, tied together by the clock."""
+        inflows = [self._inflow(stream) for stream in self.pipeline.read.values()]
+        return FEEDS[self.kind](self, inflows)
+
+    def _inflow(self, stream: PipelineStream) -> Inflow:
+        spec = stream.spec
+        arrival = spec.arrival if self.kind == "arrival" else None
+        schema, unit = stream.schema, None
+        if arrival is not None and arrival not in schema.names:
+            schema = schema.append(pa.field(arrival, pa.int64()))
+        if arrival is not None and self.pipeline.ticks_per_second is not None:
+            unit = stream.unit
+        return Inflow(
+            stream.name,
+            self.source(stream, schema),
+            stream.schema,
+            self._timing(stream),
+            arrival=arrival,
+            arrival_unit=unit,
+            grain=GENERATED_GRAIN if _makes_instants(stream) and self.kind == "arrival" else 1,
+            keep_open=spec.source.keep_open,
+        )
+
+    def _timing(self, stream: PipelineStream) -> Timing | None:
+        column = stream.definition.time_column
+        if column is None:
+            return None
+        latest = None
+        if self.kind == "event" and stream.rules.guard != MAX_TIME and self.pipeline.ticks_per_second:
+            latest = self.started + stream.rules.guard
+        return Timing(column, stream.unit, stream.earliest, latest)
+
+    # --- sources
+
+    def source(self, stream: PipelineStream, schema: Schema) -> Source:
+        """The source of a stream, reading `schema`."""
+        make = SOURCES.get(type(stream.spec.source))
+        if make is None:
+            raise PipelineError(
+                "HR-F017",
+                f"the embedded runtime has no source of type {stream.spec.source.type!r}",
+                place=f"streams.{stream.name}.source",
+                hint='use files, poisson, nexmark, tcp or stdin, or runtime = "spark"',
+            )
+        return make(self, stream, schema)
+
+    # --- sinks
+
+    def outputs(self) -> Outputs:
+        """All sinks of all queries."""
+        return Outputs([self._query(query) for query in self.pipeline.queries])
+
+    def _query(self, query: PipelineQuery) -> QueryOutputs:
+        spec = query.spec
+        return QueryOutputs(
+            query.name,
+            query.query.schema,
+            frozenset(query.streams),
+            self.sink(spec.sink, f"queries.{query.name}.sink"),
+            self.sink(spec.late, f"queries.{query.name}.late"),
+            self.sink(spec.rejected, f"queries.{query.name}.rejected"),
+            spec.sink.time,
+            self.pipeline.ticks_per_second is not None,
+        )
+
+    def sink(self, spec: file.FilesTo | file.StdoutTo | file.SparkTo | None, place: str) -> Sink:
+        """A sink, or one that keeps nothing where none was asked for."""
+        make = SINKS.get(type(spec))
+        if make is None:
+            raise PipelineError(
+                "HR-F017",
+                "the embedded runtime has no sink of type 'spark'",
+                place=place,
+                hint='use files or stdout, or runtime = "spark"',
+            )
+        return make(self, spec, place)
+
+    def output_path(self, written: str) -> Path:
+        """Where an output goes: as the file says, or under `into`."""
+        return self.pipeline.path(written) if self.into is None else self.into / Path(written).name
+
+
+def _makes_instants(stream: PipelineStream) -> bool:
+    source = stream.spec.source
+    return isinstance(source, file.PoissonFrom | file.NexmarkFrom) and source.pace == "fast"
+
+
+def _is_bounded(stream: PipelineStream) -> bool:
+    source = stream.spec.source
+    if source.keep_open:
+        return False
+    return isinstance(source, file.FilesFrom) and not source.follow
+
+
+def _format(written: str | None, path: str, place: str) -> str:
+    found = written or SUFFIXES.get(Path(path).suffix.lower())
+    if found is None:
+        raise PipelineError(
+            "HR-F018",
+            f"which format has {path!r}?",
+            place=place,
+            hint='format = "json", "csv", "parquet" or "arrow"',
+        )
+    return found
+
+
+def _how(spec: Any, name: str) -> Format:
+    return Format(name, spec.missing, spec.delimiter, spec.header, spec.max_line)
+
+
+def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    place = f"streams.{stream.name}.source"
+    path = opening.pipeline.path(spec.path)
+    name = _format(spec.format, _any_file(path), place)
+    how = replace(_how(spec, name), block=spec.block_bytes, rows=spec.block_rows)
+    return FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
+
+
+def _any_file(path: Path) -> str:
+    """A name whose ending says what a directory holds."""
+    if path.is_dir():
+        names = sorted(p.name for p in path.iterdir() if not p.name.startswith((".", "_")))
+        return next((name for name in names if Path(name).suffix.lower() in SUFFIXES), str(path))
+    return str(path)
+
+
+def _poisson(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    start = opening.started if spec.pace == "real" and not spec.start else _instant(spec.start)
+    disorder = ticks(spec.disorder, opening.pipeline.ticks_per_second)
+    return PoissonSource(
+        stream.schema,
+        spec.rate,
+        spec.rows,
+        spec.seed,
+        start,
+        disorder,
+        spec.keys,
+        stream.definition.time_column,
+        stream.unit or 1_000_000,
+    )
+
+
+def _nexmark(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    house = NexmarkGenerator(
+        seed=spec.seed,
+        disorder=spec.disorder,
+        delayed=spec.delayed,
+        delay=ticks(spec.delay, 1_000_000),
+        laws=Laws(rate=spec.rate, base=opening.started) if spec.pace == "real" else Laws(rate=spec.rate),
+    )
+    return NexmarkSource(house, spec.stream, stream.schema, spec.events)
+
+
+def _instant(written: str | int) -> int:
+    from headrace.pipeline.load import instant
+
+    return instant(written, 1_000_000) or 0
+
+
+def _tcp(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    wire = TcpServer(spec.host, spec.port) if spec.listen else TcpClient(spec.host, spec.port)
+    return LiveLines(wire, schema, _how(spec, spec.format), not spec.listen)
+
+
+def _stdin(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    return LiveLines(StandardInput(), schema, _how(spec, spec.format))
+
+
+SOURCES: Final[dict[type[Any], Callable[[Opening, PipelineStream, Schema], Source]]] = {
+    file.FilesFrom: _files,
+    file.PoissonFrom: _poisson,
+    file.NexmarkFrom: _nexmark,
+    file.TcpFrom: _tcp,
+    file.StdinFrom: _stdin,
+}
+
+
+def _files_to(opening: Opening, spec: Any, place: str) -> Sink:
+    name = _format(spec.format, spec.path, place)
+    durable = opening.pipeline.spec.pipeline.checkpoint is not None and opening.into is None
+    existing = spec.existing or ("error" if durable else "replace")
+    path = opening.output_path(spec.path)
+    return PartsSink(path, name, existing) if name in WRITERS else FileSink(path, name, existing)
+
+
+SINKS: Final[dict[type[Any], Callable[[Opening, Any, str], Sink]]] = {
+    file.FilesTo: _files_to,
+    file.StdoutTo: lambda opening, spec, place: StandardOutput(spec.format),
+    type(None): lambda opening, spec, place: NoSink(),
+}
+
+
+def _system(opening: Opening, inflows: list[Inflow]) -> Feed:
+    paced = frozenset(
+        name
+        for name, stream in opening.pipeline.read.items()
+        if isinstance(stream.spec.source, file.PoissonFrom | file.NexmarkFrom)
+        and stream.spec.source.pace == "real"
+    )
+    return SystemFeed(inflows, clock=opening.clock, paced=paced)
+
+
+FEEDS: Final[dict[str, Callable[[Opening, list[Inflow]], Feed]]] = {
+    "system": _system,
+    "event": lambda opening, inflows: EventFeed(inflows),
+    "arrival": lambda opening, inflows: ArrivalFeed(inflows),
+}

@@ -1,0 +1,129 @@
+"""What a run can tell of itself while it runs: for a live view, for lines of text, for scripts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.engine import Engine
+from headrace.graph.origins import sources_behind
+from headrace.runtimes.embedded.outputs import Outputs
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """A stream: its account, the rate it comes at, its heartbeat and how far that is behind the clock.
+
+    `heartbeat` is None while nothing is promised; `lag` is None then, and once the stream has ended.
+    """
+
+    rows_in: int
+    rows_processed: int
+    rows_late: int
+    rows_rejected: int
+    rows_per_second: float
+    heartbeat: int | None
+    lag: int | None
+    ended: bool
+    held_rows: int
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """A query: rows it answered, and the rate."""
+
+    rows_out: int
+    rows_per_second: float
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An operator that holds rows until its inputs have heartbeats of `wanted`, and the streams that lack it.
+
+    `since` is the instant since which it has let nothing out, where that is measured.
+    """
+
+    wanted: int
+    since: int | None
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks."""
+
+    pipeline: str
+    state: str
+    clock: str
+    now: int
+    elapsed: float
+    streams: dict[str, StreamProgress]
+    queries: dict[str, QueryProgress]
+    waiting: dict[str, Waiting]
+    state_bytes: int
+    checkpoints: int
+    checkpoint_bytes: int
+    messages: tuple[str, ...] = field(default=())
+
+
+def measure(
+    engine: Engine,
+    outputs: Outputs,
+    *,
+    pipeline: str,
+    state: str,
+    clock: str,
+    elapsed: float,
+    checkpoints: int,
+    checkpoint_bytes: int,
+    messages: tuple[str, ...],
+    before: Progress | None,
+) -> Progress:
+    """The progress of a run; rates are since `before`, or since the start."""
+    metrics = engine.metrics()
+    span = max(elapsed - (before.elapsed if before else 0.0), 1e-9)
+    streams = {}
+    for name, source in metrics.sources.items():
+        last = before.streams[name].rows_in if before else 0
+        beats = source.promised not in (MIN_TIME, MAX_TIME)
+        streams[name] = StreamProgress(
+            source.rows_in,
+            source.rows_processed,
+            source.rows_late,
+            source.rows_rejected,
+            (source.rows_in - last) / span,
+            source.promised if source.promised != MIN_TIME else None,
+            engine.now - source.promised if beats else None,
+            source.promised == MAX_TIME,
+            source.held_rows,
+        )
+    queries = {
+        name: QueryProgress(q.rows, (q.rows - (before.queries[name].rows_out if before else 0)) / span)
+        for name, q in outputs.queries.items()
+    }
+    return Progress(
+        pipeline,
+        state,
+        clock,
+        engine.now,
+        elapsed,
+        streams,
+        queries,
+        _waiting(engine),
+        metrics.state_bytes,
+        checkpoints,
+        checkpoint_bytes,
+        messages,
+    )
+
+
+def _waiting(engine: Engine) -> dict[str, Waiting]:
+    found = {}
+    for node in engine.graph.nodes:
+        needs = node.operator.needs()
+        if needs:
+            wanted = max(need.heartbeat for need in needs)
+            behind = [s for need in needs for s in sources_behind(node.predecessors[need.input])]
+            holding = dict.fromkeys(s.name for s in behind if s.promised < wanted)
+            found[node.name] = Waiting(wanted, node.waiting_since, tuple(holding))
+    return found

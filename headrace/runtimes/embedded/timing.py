@@ -1,0 +1,88 @@
+"""The time of rows: a column in its unit, as ticks; times that cannot be are set apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from headrace.connectors.codes import Code
+from headrace.connectors.columns import row_text
+from headrace.connectors.contract import Bad, Times, shown
+from headrace.time.timestamp import FARTHEST, MIN_TIME
+
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Rows with their ticks; a row without a time has 0 and is not `known`."""
+
+    data: pa.RecordBatch
+    ticks: Times
+    known: npt.NDArray[np.bool_]
+    bad: tuple[Bad, ...] = ()
+
+    def times(self) -> pa.Array:
+        """As the engine takes them: null where there is none."""
+        return pa.array(self.ticks, mask=None if self.known.all() else ~self.known)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How the time of a stream is made: the column, its unit per second (None: ticks), and the limits."""
+
+    column: str
+    unit: int | None
+    earliest: int | None = None
+    latest: int | None = None
+
+    def of(self, data: pa.RecordBatch) -> Timed:
+        """The rows with their times; those outside the limits are bad."""
+        ticks, known = ticks_of(data.column(data.schema.get_field_index(self.column)), self.unit)
+        outside = np.zeros(len(ticks), np.bool_)
+        if self.earliest is not None:
+            outside |= known & (ticks < self.earliest)
+        if self.latest is not None:
+            outside |= known & (ticks > self.latest)
+        if not outside.any():
+            return Timed(data, ticks, known)
+        bad = tuple(self._implausible(data, int(i), int(ticks[i])) for i in np.flatnonzero(outside))
+        kept = data.filter(pa.array(~outside))
+        return Timed(kept, ticks[~outside], known[~outside], bad)
+
+    def _implausible(self, data: pa.RecordBatch, i: int, tick: int) -> Bad:
+        early = self.earliest is not None and tick < self.earliest
+        limit = f"before {self.earliest}" if early else f"after {self.latest}"
+        reason = f"column {self.column}: time {tick} is {limit}: another unit?"
+        return Bad(Code.IMPLAUSIBLE, reason, shown(row_text(data, i)))
+
+
+def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
+    """A column of timestamps or of numbers in a unit as ticks, and where there is one.
+
+    A number too large for the domain is put at its end, where the engine rejects it.
+    """
+    known = np.ones(len(column), np.bool_)
+    if column.null_count:
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        column = column.fill_null(0)
+    if pt.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy(), known
+    ticks = column.cast(pa.int64()).to_numpy()
+    if unit is None or unit == MICROSECONDS:
+        return ticks, known
+    if unit > MICROSECONDS:
+        return ticks // (unit // MICROSECONDS), known
+    factor = MICROSECONDS // unit
+    reach = FARTHEST // factor
+    return np.where(np.abs(ticks) > reach, np.sign(ticks) * FARTHEST, ticks * factor), known
+
+
+def running_newest(ticks: Times, known: npt.NDArray[np.bool_], before: int) -> Times:
+    """The greatest time so far at each row: the instant at which it came, if rows come when they happen."""
+    usable = np.where(known & (np.abs(ticks) < FARTHEST), ticks, MIN_TIME)
+    return np.maximum(np.maximum.accumulate(usable), before) if len(ticks) else usable

@@ -1,0 +1,85 @@
+"""Heartbeats from several kinds of knowledge at once: declared bounds, learned ones, and the clock.
+
+The largest of what each proves holds, since each is a promise that stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.time.arrivals import columns
+from headrace.time.skew import Ints
+from headrace.time.timestamp import MIN_TIME, plus
+
+
+class Generator(Protocol):
+    """What gives heartbeats to some of the streams."""
+
+    @property
+    def streams(self) -> tuple[str, ...]: ...
+
+    def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
+
+    def heartbeats(self, now: int) -> Ints: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None: ...
+
+
+class CombinedHeartbeats:
+    """The heartbeat of each stream: the largest that a generator that knows it, or its lag, proves.
+
+    `lags`: rows of the stream are at most so many ticks behind the clock when they arrive, so that at `now`
+    nothing up to now − lag is still to come (Tucker & Maier, §2).
+    """
+
+    def __init__(
+        self, streams: Sequence[str], generators: Sequence[Generator], lags: Mapping[str, int] | None = None
+    ) -> None:
+        self.streams = tuple(streams)
+        self.generators = tuple(generators)
+        self.lags = dict(lags or {})
+        places = {name: i for i, name in enumerate(self.streams)}
+        self._theirs = [np.array([places[s] for s in g.streams], np.int64) for g in self.generators]
+        self._promise = np.full(len(self.streams), MIN_TIME, np.int64)
+
+    def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
+        """Arrivals in order: stream number, time and clock."""
+        s, x, c = columns(streams, times, clocks)
+        for generator, theirs in zip(self.generators, self._theirs, strict=True):
+            own = np.full(len(self.streams), -1, np.int64)
+            own[theirs] = np.arange(len(theirs))
+            mine = own[s]
+            known = mine >= 0
+            if known.all():
+                generator.arrive(mine, x, c)
+            elif known.any():
+                generator.arrive(mine[known], x[known], c[known])
+
+    def heartbeats(self, now: int) -> Ints:
+        """The heartbeat of each stream at `now`; never decreases."""
+        for generator, theirs in zip(self.generators, self._theirs, strict=True):
+            self._promise[theirs] = np.maximum(self._promise[theirs], generator.heartbeats(now))
+        for name, lag in self.lags.items():
+            at = self.streams.index(name)
+            self._promise[at] = max(int(self._promise[at]), plus(now, -lag))
+        return self._promise.copy()
+
+    def snapshot(self) -> dict[str, Any]:
+        """All state, that of the generators by number."""
+        own: dict[str, Any] = {"promise": self._promise.copy()}
+        for i, generator in enumerate(self.generators):
+            own |= {f"{i}.{name}": value for name, value in generator.snapshot().items()}
+        return own
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from a snapshot made of the same streams and generators."""
+        self._promise[:] = snapshot["promise"]
+        for i, generator in enumerate(self.generators):
+            prefix = f"{i}."
+            generator.restore({k[len(prefix) :]: v for k, v in snapshot.items() if k.startswith(prefix)})

@@ -1,0 +1,116 @@
+"""Sinks show commits, and nothing else, after any start."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.connectors.encode import csv_lines, json_lines
+from headrace.connectors.sinks import FileSink, PartsSink
+from headrace.errors import HeadraceError
+
+SCHEMA = pa.schema([("v", pa.int64())])
+
+
+def rows(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"v": v} for v in values], SCHEMA)
+
+
+def fresh(make: Any, path: Path, **more: Any) -> Any:
+    sink = make(path, **more)
+    sink.open(SCHEMA, sink.begin())
+    return sink
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_a_file_is_cut_back_to_its_commit(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "out"
+    sink = fresh(FileSink, path, format=format)
+    sink.write(rows(1, 2))
+    commit = sink.prepare()
+    sink.write(rows(3))
+    sink.prepare()
+    sink.close()
+    again = FileSink(path, format=format)
+    again.open(SCHEMA, commit)
+    again.write(rows(4))
+    again.prepare()
+    again.close()
+    expected = {"json": '{"v":1}\n{"v":2}\n{"v":4}\n', "csv": '"v"\n1\n2\n4\n'}
+    assert path.read_text() == expected[format]
+
+
+def test_a_part_is_there_once_it_is_published_and_after_any_restart(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    sink = fresh(PartsSink, path)
+    sink.write(rows(1))
+    first = sink.prepare()
+    assert not list(path.glob("part-*"))
+    sink.close()
+    again = PartsSink(path)  # the crash came between the commit and the publishing
+    again.open(SCHEMA, first)
+    assert [p.name for p in path.iterdir()] == ["part-000000.parquet"]
+    again.write(rows(2))
+    again.publish(again.prepare())
+    back = PartsSink(path)  # the newer commit was torn: its part goes
+    back.open(SCHEMA, first)
+    assert [p.name for p in path.iterdir()] == ["part-000000.parquet"]
+    assert pq.read_table(path / "part-000000.parquet").to_pylist() == [{"v": 1}]
+
+
+@pytest.mark.parametrize("make", [FileSink, PartsSink])
+def test_what_exists_is_kept_replaced_or_appended_to_as_asked(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    for value in (1, 2):
+        sink = fresh(make, path, existing="append")
+        sink.write(rows(value))
+        sink.publish(sink.prepare())
+        sink.close()
+    with pytest.raises(HeadraceError, match="HR-C010"):
+        make(path).begin()
+    sink = fresh(make, path, existing="replace")
+    sink.write(rows(3))
+    sink.publish(sink.prepare())
+    sink.close()
+    found = [path] if path.is_file() else sorted(path.iterdir())
+    assert len(found) == 1
+
+
+VALUES = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(),
+    pa.string(): st.text(),
+    pa.bool_(): st.booleans(),
+    pa.list_(pa.int32()): st.lists(st.integers(0, 9)),
+    pa.timestamp("us"): st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(2500, 1, 1)),
+}
+SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+@given(st.data(), st.sampled_from(sorted(VALUES, key=str)), st.text())
+def test_json_lines_say_what_the_rows_say(data: st.DataObject, of: pa.DataType, name: str) -> None:
+    values = data.draw(st.lists(st.none() | VALUES[of], max_size=8))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, of), pa.array(range(len(values)))], [name + "a", "i"]
+    )
+    batch = batch.slice(len(values) // 3)
+    lines = json_lines(batch).decode().split("\n")[:-1]
+    found = [json.loads(line)[name + "a"] for line in lines]
+    expected = [v.isoformat("T", "microseconds") if isinstance(v, datetime.datetime) else v for v in values]
+    for value, wanted in zip(found, expected[len(values) // 3 :], strict=True):
+        if isinstance(wanted, float) and value in SPECIAL:
+            value = SPECIAL[value]
+        assert value == wanted or (value != value and wanted != wanted)
+
+
+def test_csv_quotes_text_and_leaves_null_empty() -> None:
+    batch = pa.record_batch({"a": pa.array([1, None]), "b": pa.array(['say "hi"', None])})
+    assert csv_lines(batch) == b'1,"say ""hi"""\n,\n'

@@ -1,0 +1,218 @@
+"""Sources give each row once, from wherever they are told to go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.connectors.contract import Source
+from headrace.connectors.files import FilesSource
+from headrace.connectors.formats import Format
+from headrace.connectors.live import Assembler, LiveLines, StandardInput, TcpClient, TcpServer
+from headrace.connectors.nexmark import STREAMS, NexmarkGenerator
+from headrace.connectors.nexmark.source import NexmarkSource
+from headrace.connectors.poisson import PoissonSource
+from headrace.errors import HeadraceError
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+ROWS = [{"k": k, "v": f"v{k}"} for k in range(57)]
+
+
+def write(path: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    if name == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif name == "csv":
+        path.write_text("k,v\n" + "".join(f"{row['k']},{row['v']}\n" for row in rows))
+    elif name == "parquet":
+        pq.write_table(table, path, row_group_size=7)
+    elif name == "arrow":
+        with pa.ipc.new_file(path, SCHEMA) as file:
+            file.write_table(table, max_chunksize=9)
+    else:
+        with pa.ipc.new_stream(path, SCHEMA) as stream:
+            stream.write_table(table, max_chunksize=9)
+
+
+def directory(root: Path, name: str) -> FilesSource:
+    for part, begin in enumerate(range(0, len(ROWS), 20)):
+        path = root / f"{part}.dat"
+        if not path.exists():
+            write(path, name, ROWS[begin : begin + 20])
+    how = Format("arrow" if name == "stream" else name, block=40, rows=4)
+    return FilesSource(str(root), SCHEMA, how)
+
+
+def blocks(source: Source) -> Iterator[list[dict[str, Any]]]:
+    while (block := source.read()) is not None:
+        assert not block.bad
+        yield block.data.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "parquet", "arrow", "stream"])
+def test_a_source_goes_on_from_any_position(name: str, tmp_path: Path) -> None:
+    source, positions, count = directory(tmp_path, name), [], 0
+    positions.append((source.position(), 0))
+    for rows in blocks(source):
+        count += len(rows)
+        positions.append((json.loads(json.dumps(source.position())), count))
+    assert source.ended
+    assert count == len(ROWS)
+    assert len(positions) > 10
+    for position, done in positions:
+        other = directory(tmp_path, name)
+        other.seek(position)
+        assert [row for rows in blocks(other) for row in rows] == ROWS[done:]
+
+
+def test_a_growing_directory_gives_whole_lines_as_they_come(tmp_path: Path) -> None:
+    source = FilesSource(str(tmp_path), SCHEMA, Format("json"), follow=True)
+    assert source.read() is None
+    (tmp_path / "b").write_text('{"k": 1, "v": "x"}\n{"k": 2, ')
+    assert [row["k"] for rows in blocks(source) for row in rows] == [1]
+    with (tmp_path / "b").open("a") as file:
+        file.write('"v": "y"}\n')
+    (tmp_path / "a").write_text('{"k": 3, "v": "z"}\n')
+    assert sorted(row["k"] for rows in blocks(source) for row in rows) == [2, 3]
+    other = FilesSource(str(tmp_path), SCHEMA, Format("json"), follow=True)
+    other.seek(source.position())
+    assert other.read() is None
+    (tmp_path / "c").write_text('{"k": 4, "v": "w"}\n')
+    assert [row["k"] for rows in blocks(other) for row in rows] == [4]
+    assert not other.ended
+    source.close()
+    other.close()
+
+
+def test_a_line_that_never_ends_is_skipped_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    source = FilesSource(str(path), SCHEMA, Format("json", longest=100, block=16), follow=True)
+    path.write_text("x" * 150)
+    assert source.read() is None
+    with path.open("a") as file:
+        file.write("x" * 150 + '\n{"k": 1, "v": "a"}\n')
+    (found,) = [block for block in iter(source.read, None) if block.bad]
+    assert found.bad[0].code == "HR-R104"
+    assert "301 bytes" in found.bad[0].reason
+    assert source.position()["read"][str(path)] == path.stat().st_size
+    source.close()
+
+
+def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HeadraceError, match="HR-C001"):
+        FilesSource(str(tmp_path / "none.json"), SCHEMA, Format("json")).read()
+
+
+def test_poisson_makes_the_same_rows_from_any_position() -> None:
+    def make() -> PoissonSource:
+        return PoissonSource(SCHEMA, 100.0, 10_000, seed=5)
+
+    source, rows, positions = make(), [], []
+    while (block := source.read()) is not None:
+        positions.append((source.position(), len(rows) + len(block)))
+        rows += block.data.to_pylist()
+    assert len(rows) == 10_000
+    for position, done in positions:
+        other = make()
+        other.seek(position)
+        assert [r for b in iter(other.read, None) for r in b.data.to_pylist()] == rows[done:]
+
+
+def received(source: LiveLines, wanted: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for _ in range(100_000):
+        block = source.read()
+        rows += block.data.to_pylist() if block else []
+        if len(rows) >= wanted and (source.ended or not source.bounded):
+            break
+    return rows
+
+
+def test_lines_over_tcp_from_a_server_until_it_hangs_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = LiveLines(TcpClient("127.0.0.1", server.getsockname()[1]), SCHEMA, Format("json"))
+        connection, _ = server.accept()
+        with connection:
+            assert source.read() is None
+            connection.sendall(b'{"k": 1, "v": "a"}\n{"k": 2,')
+            connection.sendall(b' "v": "b"}\nbad\n{"k": 3, "v": "c"}')
+        rows = received(source, 3)
+        source.close()
+    assert [row["k"] for row in rows] == [1, 2, 3]
+    assert source.ended
+
+
+def test_lines_over_tcp_from_clients_one_after_the_other() -> None:
+    wire = TcpServer("127.0.0.1", 0)
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
+    for k in range(3):
+        with socket.create_connection(("127.0.0.1", wire.port)) as client:
+            client.sendall(b"%d,x" % k)
+        while not (block := source.read()) or not len(block):
+            pass
+        assert block.data.to_pylist() == [{"k": k, "v": "x"}]
+    source.close()
+    assert not source.ended
+
+
+def test_nobody_listening_is_an_error_with_a_hint() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(HeadraceError, match="HR-C004"):
+        TcpClient("127.0.0.1", port)
+
+
+def test_standard_input_until_its_end() -> None:
+    reader, writer = os.pipe()
+    source = LiveLines(StandardInput(reader), SCHEMA, Format("csv"))
+    assert source.read() is None
+    os.write(writer, b"k,v\n1,a\n2,b")
+    os.close(writer)
+    blocks = list(iter(source.read, None))
+    os.close(reader)
+    rows = [row for block in blocks for row in block.data.to_pylist()]
+    assert rows == [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}]
+    assert source.ended
+
+
+def test_of_a_long_line_on_a_wire_only_the_beginning_is_kept() -> None:
+    lines = Assembler(longest=50)
+    assert lines.add(b"one\n" + b"y" * 100) == (b"one\n", [])
+    for _ in range(1000):
+        assert lines.add(b"y" * 100) == (b"", [])
+    assert len(lines._rest) < 5000
+    whole, (bad,) = lines.add(b"y\ntwo\nthr")
+    assert whole == b"two\n"
+    assert (bad.code, bad.reason) == ("HR-R104", "a line of 100101 bytes")
+    assert lines.finish() == (b"thr", [])
+
+
+def test_nexmark_gives_the_rows_of_its_generator_from_any_position() -> None:
+    schema = STREAMS["bid"].schema
+
+    def make() -> NexmarkSource:
+        house = NexmarkGenerator(seed=2, rate=20_000, delayed=0.1)
+        return NexmarkSource(house, "bid", schema, 100_000)
+
+    source, rows, arrivals, positions = make(), [], [], []
+    while (block := source.read()) is not None:
+        assert block.arrival is not None
+        positions.append((source.position(), len(rows) + len(block)))
+        rows += block.data.column(0).to_pylist()
+        arrivals += block.arrival.tolist()
+    expected = NexmarkGenerator(seed=2, rate=20_000, delayed=0.1).batches(0, 100_000)["bid"]
+    assert sorted(rows) == sorted(expected.data.column(0).to_pylist())
+    assert arrivals == sorted(arrivals)
+    assert len(positions) > 3
+    for position, done in positions:
+        other = make()
+        other.seek(position)
+        assert [r for b in iter(other.read, None) for r in b.data.column(0).to_pylist()] == rows[done:]

@@ -1,0 +1,161 @@
+"""Torn files, full disks, other pipelines: the run goes on and is right, or says what to do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.pipeline import load
+from headrace.runtimes.embedded import Runner
+from tests.faults.killing import CONTEXT
+from tests.runtimes.embedded.pipelines import PIPELINES, bags, joined, sliding
+
+
+def whole_run(tmp_path: Path, name: str, rows: int) -> dict[str, list[Any]]:
+    root = tmp_path / "whole"
+    root.mkdir()
+    Runner(load(PIPELINES[name](root, rows=rows))).run()
+    return bags(root)
+
+
+def newest(root: Path, pattern: str) -> Path:
+    return max((root / "state").glob(pattern))
+
+
+@pytest.mark.parametrize("pattern", ["commit-*", "state-*"])
+@pytest.mark.parametrize("name", ["sliding", "joined"])
+def test_a_torn_file_costs_one_checkpoint_and_no_row(name: str, pattern: str, tmp_path: Path) -> None:
+    expected = whole_run(tmp_path, name, 600)
+    pipeline = PIPELINES[name](tmp_path, rows=600)
+    Runner(load(pipeline)).run(max_steps=6)
+    torn = newest(tmp_path, pattern)
+    torn.write_bytes(torn.read_bytes()[:-7])
+    result = Runner(load(pipeline)).run()
+    assert result.state == "finished"
+    assert any("torn" in message for message in result.progress.messages)
+    assert bags(tmp_path) == expected
+
+
+def test_when_no_checkpoint_is_whole_the_error_says_what_to_do(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=600)
+    Runner(load(pipeline)).run(max_steps=6)
+    for path in (tmp_path / "state").glob("commit-*"):
+        path.write_bytes(b"\0" * 100)
+    with pytest.raises(HeadraceError, match="HR-D002") as error:
+        Runner(load(pipeline)).run()
+    assert "begin anew" in error.value.hint
+
+
+def test_any_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    expected = whole_run(tmp_path, "sliding", 300)
+    pipeline = sliding(tmp_path, rows=300)
+    Runner(load(pipeline)).run(max_steps=4)
+    rng = np.random.default_rng(3)
+    kept = tmp_path / "kept"
+    shutil.copytree(tmp_path / "state", kept)
+    saved = {p.name: p.read_bytes() for p in tmp_path.glob("*.jsonl")}
+    for _ in range(12):
+        for name, data in saved.items():
+            (tmp_path / name).write_bytes(data)
+        shutil.rmtree(tmp_path / "state")
+        shutil.copytree(kept, tmp_path / "state")
+        victim = newest(tmp_path, str(rng.choice(["commit-*", "state-*"])))
+        data = bytearray(victim.read_bytes())
+        data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        victim.write_bytes(data)
+        Runner(load(pipeline)).run()
+        assert bags(tmp_path) == expected
+
+
+def _limited(pipeline: str, size: int, answer: Any) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        Runner(load(pipeline)).run()
+        answer.put("no error")
+    except HeadraceError as error:
+        answer.put(f"{error.code} {error.hint}")
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_full_disk_stops_with_words_and_the_next_run_goes_on(name: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: writes of outputs and states fail midway."""
+    expected = whole_run(tmp_path, name, 600)
+    pipeline = PIPELINES[name](tmp_path, rows=600)
+    said = set()
+    for size in (3_000, 6_000, 12_000, 20_000, 30_000):
+        answer: multiprocessing.Queue[str] = CONTEXT.Queue()
+        process = CONTEXT.Process(target=_limited, args=(str(pipeline), size, answer))
+        process.start()
+        said.add(answer.get(timeout=120))
+        process.join()
+    assert any("make room" in each for each in said), said
+    assert all(each == "no error" or "make room" in each for each in said), said
+    Runner(load(pipeline)).run()
+    assert bags(tmp_path) == expected
+
+
+def test_a_changed_query_does_not_go_on_from_the_old_state(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    Runner(load(pipeline)).run(max_steps=2)
+    pipeline.write_text(pipeline.read_text().replace("max(price)", "min(price)"))
+    with pytest.raises(HeadraceError, match="HR-D005") as error:
+        Runner(load(pipeline)).run()
+    assert "queries.0.sql" in str(error.value)
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    first = Runner(load(pipeline))
+    assert first._store is not None
+    first._store.open()
+    with pytest.raises(HeadraceError, match="HR-D001"):
+        Runner(load(pipeline)).run()
+    first._store.close()
+
+
+def test_an_output_that_is_there_already_is_not_overwritten(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    (tmp_path / "hot.jsonl").write_text("precious\n")
+    with pytest.raises(HeadraceError, match="HR-C010"):
+        Runner(load(pipeline)).run()
+    assert (tmp_path / "hot.jsonl").read_text() == "precious\n"
+
+
+def test_an_output_that_was_cut_is_noticed(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=900)
+    Runner(load(pipeline)).run(max_steps=10)
+    (tmp_path / "hot.jsonl").write_text("")
+    with pytest.raises(HeadraceError, match="HR-C011"):
+        Runner(load(pipeline)).run()
+
+
+def test_an_input_that_is_gone_or_shorter_is_noticed(tmp_path: Path) -> None:
+    pipeline = joined(tmp_path, rows=600)
+    Runner(load(pipeline)).run(max_steps=4)
+    (tmp_path / "orders.csv").write_text("item,at\n")
+    with pytest.raises(HeadraceError, match="HR-C002"):
+        Runner(load(pipeline)).run()
+
+
+def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    Runner(load(pipeline)).run()
+    before = bags(tmp_path)
+    result = Runner(load(pipeline)).run()
+    assert result.state == "finished"
+    assert bags(tmp_path) == before
+
+
+def test_chains_of_states_stay_short(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=6_000)
+    Runner(load(pipeline)).run()
+    assert len(list((tmp_path / "state").iterdir())) < 45

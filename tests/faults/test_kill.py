@@ -1,0 +1,33 @@
+"""kill -9 at any moment: nothing is lost, nothing is repeated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline import load
+from headrace.runtimes.embedded import Runner
+from tests.faults.killing import run_with_kills
+from tests.runtimes.embedded.pipelines import PIPELINES, bags
+
+KILLS = int(os.environ.get("HEADRACE_KILLS", "12"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_outputs_of_killed_runs_equal_those_of_one_run(name: str, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for root in (whole, killed):
+        root.mkdir()
+        PIPELINES[name](root)
+    Runner(load(whole / "pipeline.toml")).run()
+    expected = bags(whole)
+    assert all(expected.values())
+
+    share = -(-KILLS // len(PIPELINES))
+    hits = run_with_kills(killed / "pipeline.toml", share, seed=KILLS, stride=max(2, 60 // share))
+    assert hits
+    assert bags(killed) == expected
