@@ -6,6 +6,7 @@ Names that Python has taken end in an underscore. Like every expression they can
 
 from __future__ import annotations
 
+from headrace.builder.durations import Duration, duration
 from headrace.builder.expressions import Call, piece
 from headrace.expressions import Expression
 
@@ -18,6 +19,13 @@ class Aggregate(Call):
     def filter(self, condition: Argument) -> Aggregate:
         """Of those rows alone that meet the condition."""
         return Aggregate(f"{self.text} FILTER (WHERE {piece(condition, 'a condition').text})")
+
+    def granularity(self, finest: Duration, coarsest: Duration | None = None) -> Aggregate:
+        """Of validity rounded to multiples of the finest grain, or of one up to the coarsest."""
+        bounds = duration(finest)
+        if coarsest is not None:
+            bounds = f"COARSEST {duration(coarsest)}, FINEST {bounds}"
+        return Aggregate(f"{self.text} [GRANULARITY {bounds}]")
 
 
 def aggregate(name: str, *arguments: Argument) -> Aggregate:

@@ -114,6 +114,7 @@ class Builder:
         self,
         range: Duration | None = None,
         *,
+        least: Duration | None = None,
         slide: Duration | None = None,
         rows: int | None = None,
         partition_by: Keys | None = None,
@@ -121,9 +122,13 @@ class Builder:
         now: bool = False,
         unbounded: bool = False,
     ) -> Builder:
-        """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …"""
+        """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …
+
+        With `least` the range is the most that the window may be, and may change: `[RANGE MIN …, MAX …]`.
+        """
         clause = window_clause(
             range=range,
+            least=least,
             slide=slide,
             rows=rows,
             partition_by=partition_by,

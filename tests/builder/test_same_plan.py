@@ -131,6 +131,21 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
             .agg(n=count(), window_end="window_end")
         ),
     ),
+    "a range with bounds": (
+        "SELECT * FROM bids [RANGE MIN 2 HOURS, MAX 5 HOURS]",
+        lambda: bids.window("5 hours", least="2 hours"),
+    ),
+    "granularity": (
+        "SELECT avg(price) [GRANULARITY COARSEST 2 HOURS, FINEST 9 TICKS] AS p FROM bids [RANGE 1 DAY]",
+        lambda: bids.window("1 day").agg(p=avg("price").granularity(9, "2 hours")),
+    ),
+    "one granularity": (
+        "SELECT item, count(*) FILTER (WHERE price > 1) [GRANULARITY 1 MINUTE] AS n "
+        "FROM bids [RANGE 1 DAY] GROUP BY item",
+        lambda: (
+            bids.window("1 day").group_by("item").agg(n=count().filter("price > 1").granularity("1 minute"))
+        ),
+    ),
     "a session of all": (
         "SELECT count(*) AS n FROM bids [SESSION 9 TICKS] HAVING n > 1",
         lambda: bids.window(session=9).agg(n=count()).having("n > 1"),
