@@ -77,6 +77,29 @@ class GranularityClause:
 WindowClause = RangeClause | RowsClause | NowClause | UnboundedClause | SessionClause
 
 
+@dataclass(frozen=True)
+class SequenceClause:
+    """What follows the steps of a SEQ: `RECENT PARTITION BY k WITHIN 1 HOUR STRICT`."""
+
+    mode: str
+    keys: tuple[exp.Expr, ...]
+    within: Duration | None
+    strict: bool
+
+
+class Seq(exp.Expression):
+    """`SEQ(a AS x, NOT c AS n, b AS y)`: FROM items with what stands around them; `CLAUSE` is in its meta."""
+
+    CLAUSE: ClassVar[str] = "sequence"
+    arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
+
+
+class SeqStep(exp.Expression):
+    """A step of a SEQ: `kind` is '', 'NOT' or '+'."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True}
+
+
 class ToStream(exp.Expression):
     """`ISTREAM(query)` and its like; `kind` is the word."""
 

@@ -52,6 +52,10 @@ class Code(StrEnum):
     OVER = "HR-Q071"
     UNBOUNDED_NUMBER = "HR-Q072"
 
+    SEQUENCE = "HR-Q080"
+    SEQUENCE_KEY = "HR-Q081"
+    SEQUENCE_CONDITION = "HR-Q082"
+
     NAME_TAKEN = "HR-Q060"
     TIME_COLUMN = "HR-Q061"
     SAME_COLUMN = "HR-Q062"
@@ -60,5 +64,3 @@ class Code(StrEnum):
     TABLE_FILE = "HR-Q065"
     TABLE_COLUMNS = "HR-Q066"
     NO_STREAM = "HR-Q067"
-
-    NO_SEQ = "HR-Q091"

@@ -27,12 +27,16 @@ INNER: Final = frozenset({"", "INNER", "CROSS"})
 
 @dataclass(frozen=True)
 class From:
-    """The items in order, what the text says of the first, the conditions that ON adds to WHERE, the time."""
+    """The items in order, what the text says of the first, the conditions that ON adds to WHERE, the time.
+
+    `takes_where`: the item is a sequence, of which WHERE is a part.
+    """
 
     scope: Scope
     place: exp.Expr
     conditions: list[Expression]
     ticks_per_second: int | None
+    takes_where: bool = False
 
 
 def read_from(env: Environment, node: exp.Select, translate: Translate) -> From:

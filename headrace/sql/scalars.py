@@ -35,7 +35,6 @@ from headrace.sql.place import fail, nearest
 from headrace.sql.reading import READ, check_read
 from headrace.sql.resolver import Resolver
 from headrace.sql.types import arrow_type
-from headrace.sql.window_parser import LATER
 
 Build = Callable[[Resolver, Any], Expression]
 TRUTH: Final = "IS takes NULL, TRUE, FALSE or DISTINCT FROM"
@@ -139,7 +138,7 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
         hint = "write avg(x) [GRANULARITY 10 SECONDS]"
         fail(Code.GRANULARITY, f"{name} is no aggregate", node, hint)
     if name == "seq":
-        fail(Code.NO_SEQ, f"SEQ is {LATER}", node)
+        fail(Code.SEQUENCE, "SEQ stands in FROM", node, "SELECT … FROM SEQ(a, b) RECENT")
     return _named(resolver, node, name, node.expressions)
 
 

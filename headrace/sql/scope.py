@@ -103,7 +103,12 @@ class Scope:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        return {item.name.lower(): i for i, item in enumerate(self.items)}
+        return {name.lower(): i for i, (name, _) in enumerate(self.labels)}
+
+    @property
+    def labels(self) -> Sequence[tuple[str, str]]:
+        """Of each list of `columns` the name that qualifies them, and the one that this hides."""
+        return [(item.name, item.of) for item in self.items]
 
     def find(self, node: exp.Column) -> str | None:
         """The internal name of the column that `node` means; None if there is no such column."""
@@ -113,7 +118,7 @@ class Scope:
         if len(hits) > 1:
             hits = [f for f in hits if f.column == node.name] or hits
         if len(hits) > 1:
-            names = " or ".join(f"{self.items[f.item].name}.{f.column}" for f in hits)
+            names = " or ".join(f"{self.labels[f.item][0]}.{f.column}" for f in hits)
             fail(Code.AMBIGUOUS_COLUMN, f"column {node.name!r} is ambiguous", node, f"write {names}")
         return hits[0].internal if hits else None
 
@@ -122,7 +127,7 @@ class Scope:
         within = self.item(node.args["table"]) if node.args.get("table") else None
         items = self.columns if within is None else [self.columns[within]]
         known = [found.column for item in items for found in item]
-        place = f" in {self.items[within].name}" if within is not None else ""
+        place = f" in {self.labels[within][0]}" if within is not None else ""
         hint = hint or nearest(node.name, known, f"columns: {', '.join(known)}")
         fail(Code.UNKNOWN_COLUMN, f"no column {node.name!r}{place}", node, hint)
 
@@ -131,8 +136,8 @@ class Scope:
         found = self._positions.get(name.name.lower())
         if found is not None:
             return found
-        hidden = next((item.name for item in self.items if item.of.lower() == name.name.lower()), None)
-        known = [item.name for item in self.items]
+        hidden = next((called for called, of in self.labels if of.lower() == name.name.lower()), None)
+        known = [called for called, _ in self.labels]
         hint = f"{name.name} is called {hidden} here" if hidden else nearest(name.name, known)
         fail(Code.UNKNOWN_STREAM, f"no FROM item is called {name.name!r}", name, hint or ", ".join(known))
 

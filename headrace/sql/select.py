@@ -22,6 +22,7 @@ from headrace.sql.place import fail
 from headrace.sql.rank_bounds import bounded, is_unlimited
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import Resolver
+from headrace.sql.sequences import read_sequence
 from headrace.sql.tops import BOUNDED, Ranking, read_ranking
 from headrace.sql.typed import conjuncts
 
@@ -38,7 +39,7 @@ class Body:
     @cached_property
     def where(self) -> list[Expression]:
         """All conditions on the rows, those of ON first."""
-        clause = self.node.args.get("where")
+        clause = None if self.source.takes_where else self.node.args.get("where")
         resolver = Resolver(self.source.scope, "WHERE", self.listing.aliases)
         return self.source.conditions + conjuncts(resolver, clause.this if clause else None)
 
@@ -71,7 +72,8 @@ class Body:
 def select(env: Environment, node: exp.Select, translate: Translate) -> Relation:
     """What a SELECT means: a stream if it only selects and projects one, else a relation."""
     check_read(node)
-    body = Body(env, node, read_select_list(node), read_from(env, node, translate))
+    source = read_sequence(env, node, translate) or read_from(env, node, translate)
+    body = Body(env, node, read_select_list(node), source)
     _check_sessions(body)
     plan = bounded(_topped(body, _grouped(body) if body.is_grouped else _plain(body)))
     if any(is_unlimited(item.input.plan) for item in body.source.scope.items) and is_unlimited(plan):

@@ -23,12 +23,14 @@ from headrace.sql.clauses import (
     NowClause,
     RangeClause,
     RowsClause,
+    Seq,
     SessionClause,
     UnboundedClause,
     WindowClause,
 )
 from headrace.sql.codes import Code
 from headrace.sql.place import Span, fail, nearest
+from headrace.sql.sequence_parser import parse_sequence
 from headrace.sql.units import UNITS
 
 FORMS: Final = "[RANGE 10 MINUTES], [RANGE 10 MINUTES SLIDE 1 MINUTE], [ROWS 100], [NOW], [UNBOUNDED]"
@@ -56,10 +58,9 @@ class WindowParser(SparkParser):
         return subquery
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        if self._curr.text.upper() == "SEQ" and self._next.token_type == TokenType.L_PAREN:
-            fail(Code.NO_SEQ, f"SEQ is {LATER}", self._curr, "join the streams with time conditions instead")
-        found = super()._parse_table(*args, **kwargs)
-        if isinstance(found, (exp.Table, exp.Subquery)):
+        sequence = self._curr.text.upper() == "SEQ" and self._next.token_type == TokenType.L_PAREN
+        found = parse_sequence(self) if sequence else super()._parse_table(*args, **kwargs)
+        if isinstance(found, (exp.Table, exp.Subquery, Seq)):
             self._attach_window(found)
         return found
 

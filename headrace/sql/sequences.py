@@ -1,0 +1,305 @@
+"""SEQ in FROM: its steps to streams, its clauses and WHERE to a `Sequence`.
+
+WHERE is a part of the sequence. A condition on one step filters the rows of that step before any is chosen
+(but not in a CONSECUTIVE sequence, where each row counts); one on several steps is the condition of the last
+of them. `count`, `first` and `last` of a repeated step are columns that its run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headrace.expressions import Cast, Column, Expression
+from headrace.expressions.types import common_type, sql_name
+from headrace.plan.aggregates import result_type
+from headrace.plan.nodes import AggregateCall, Plan, Project
+from headrace.plan.sequence import FOLDS, Mode, Sequence, Step, StepKind
+from headrace.plan.windows import WindowSpec
+from headrace.schema import DataType
+from headrace.sql.catalog import Relation
+from headrace.sql.clauses import WINDOW, Seq, SequenceClause
+from headrace.sql.codes import Code
+from headrace.sql.environment import Environment, one_domain
+from headrace.sql.items import From, Translate, read_item
+from headrace.sql.joins import selected
+from headrace.sql.place import fail
+from headrace.sql.resolver import Resolver
+from headrace.sql.scope import Item, Scope
+from headrace.sql.sequence_scope import Named, SequenceScope, StepNames
+from headrace.sql.typed import conjunction, conjuncts
+from headrace.sql.windows import specification, ticks
+
+KINDS: Final = {"": StepKind.ONCE, "NOT": StepKind.MISSING, "+": StepKind.REPEATED}
+ALONE: Final = "put it in a subquery: FROM (SELECT … FROM SEQ(…) …) [RANGE …] AS s, other"
+
+
+@dataclass
+class Reading:
+    """A step while it is read: its item, what is asked of it, and what becomes of its conditions."""
+
+    item: Item
+    kind: StepKind
+    place: exp.Expr
+    own: list[Expression] = field(default_factory=list)
+    conditions: list[Expression] = field(default_factory=list)
+    folds: dict[str, tuple[AggregateCall, DataType]] = field(default_factory=dict)
+    keys: list[Expression] = field(default_factory=list)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.item.input.plan.schema
+
+    def internal(self, column: str) -> str:
+        """What a column is called in the sequence."""
+        return f"{self.item.name}.{column}"
+
+    def rows(self) -> tuple[Named, ...]:
+        """The columns of the step's rows."""
+        return tuple(Named(f.name, self.internal(f.name), f.type) for f in self.schema)
+
+    def told(self) -> tuple[Named, ...]:
+        """What is told of the run."""
+        return tuple(Named(name, call.name, of) for name, (call, of) in self.folds.items())
+
+    def names(self, columns: tuple[Named, ...]) -> StepNames:
+        return StepNames(self.item.name, self.item.of, self.kind, columns)
+
+
+def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> From | None:
+    """FROM and WHERE of a SELECT over a sequence; None if it is over something else."""
+    start = node.args.get("from_")
+    places = [start.this if start else None, *(join.this for join in node.args.get("joins") or ())]
+    found = next((each for each in places if isinstance(each, Seq)), None)
+    if found is None:
+        return None
+    if len(places) > 1:
+        fail(Code.SEQUENCE, "SEQ stands alone in FROM", found, ALONE)
+    clause: SequenceClause = found.meta[Seq.CLAUSE]
+    steps = _read_steps(env, found, translate)
+    _read_folds(node, steps)
+    _read_keys(clause, steps)
+    where = node.args.get("where")
+    _place_conditions(steps, clause, where.this if where else None, node)
+    relation = _plan(clause, steps)
+    return From(_scope(relation, found, steps), found, [], relation.ticks_per_second, takes_where=True)
+
+
+# ------------------------------------------------------------------------------------------------ steps
+
+
+def _read_steps(env: Environment, node: Seq, translate: Translate) -> list[Reading]:
+    steps: list[Reading] = []
+    for each in node.expressions:
+        item = read_item(env, each.this, translate)
+        if WINDOW in each.this.meta or not item.input.is_stream:
+            hint = "leave the window out; WITHIN bounds a sequence"
+            fail(Code.SEQUENCE, "a step of SEQ is a stream, not a relation", each.this, hint)
+        if not item.name:
+            fail(Code.SEQUENCE, "a step of SEQ has a name", each.this, "write (SELECT …) AS x")
+        if any(step.item.name.lower() == item.name.lower() for step in steps):
+            hint = f"write {item.of or 'it'} AS …"
+            fail(Code.SAME_ALIAS, f"two steps are called {item.name!r}", each.this, hint)
+        if steps:
+            one_domain(steps[0].item.input.ticks_per_second, item.input.ticks_per_second, each.this)
+        steps.append(Reading(item, KINDS[each.args["kind"]], each.this))
+    _check_kinds(steps, node)
+    return steps
+
+
+def _check_kinds(steps: list[Reading], node: Seq) -> None:
+    if sum(step.kind is not StepKind.MISSING for step in steps) < 2:
+        fail(Code.SEQUENCE, "a sequence has at least two steps that are there", node, "SEQ(a, b)")
+    for step in (steps[0], steps[-1]):
+        if step.kind is StepKind.MISSING:
+            hint = "SEQ(a, NOT c, b)"
+            fail(Code.SEQUENCE, "a missing step stands between two that are there", step.place, hint)
+    repeated = next((step for step in steps[1:] if step.kind is StepKind.REPEATED), None)
+    if repeated is not None:
+        fail(Code.SEQUENCE, "only the first step can be repeated", repeated.place, "SEQ(a+, b)")
+    clause: SequenceClause = node.meta[Seq.CLAUSE]
+    if steps[0].kind is StepKind.REPEATED and clause.mode == "CONSECUTIVE":
+        hint = "CHRONICLE takes all rows since the last match"
+        fail(Code.SEQUENCE, "CONSECUTIVE knows no repeated steps", steps[0].place, hint)
+
+
+def _read_folds(node: exp.Select, steps: list[Reading]) -> None:
+    """Put a column of the run in the place of each `first(x.c)` of a repeated step."""
+    runs = {step.item.name.lower(): step for step in steps if step.kind is StepKind.REPEATED}
+    parts = [*node.expressions, *(node.args.get(key) for key in ("where", "group", "having"))]
+    calls = [each for part in parts if part is not None for each in part.find_all(exp.Anonymous)]
+    for call in calls:
+        of = call.expressions[0] if len(call.expressions) == 1 else None
+        if not isinstance(of, exp.Column) or call.name.lower() not in FOLDS:
+            continue
+        table = of.args.get("table")
+        step = runs.get(table.name.lower()) if table else None
+        if step is not None and table is not None:
+            called = _fold(step, call.name.lower(), of)
+            column = exp.Column(this=exp.to_identifier(called, quoted=True), table=table.copy())
+            column.meta.update(call.meta)
+            call.replace(column)
+
+
+def _fold(step: Reading, function: str, of: exp.Column) -> str:
+    """The name of an aggregate of the run, which it has from here on."""
+    if isinstance(of.this, exp.Star):
+        if function != "count":
+            fail(Code.AGGREGATE, f"{function} needs a column", of, "only count takes *")
+        column = None
+    else:
+        scope = Scope((step.item,))
+        column = scope.find(of) or scope.unknown(of)
+    written = f"{function}({step.item.name}.{column or '*'})"
+    call = AggregateCall(written, function, column and step.internal(column))
+    below = pa.schema([pa.field(n.internal, n.type) for n in step.rows()])
+    step.folds.setdefault(written, (call, result_type(call, below)))
+    return written
+
+
+# ------------------------------------------------------------------------------------------------- keys
+
+
+def _read_keys(clause: SequenceClause, steps: list[Reading]) -> None:
+    """PARTITION BY: a name that all steps have, or `x.a = y.b = …` with a column of each."""
+    for node in clause.keys:
+        columns = list(_equals(node))
+        if len(columns) == 1 and not columns[0].args.get("table"):
+            found = [_column_of(step, columns[0]) for step in steps]
+        else:
+            found = _one_each(columns, steps, node)
+        _add_key(steps, found, node)
+
+
+def _equals(node: exp.Expr) -> Iterator[exp.Column]:
+    if isinstance(node, exp.EQ):
+        yield from _equals(node.this)
+        yield from _equals(node.expression)
+    elif isinstance(node, exp.Column):
+        yield node
+    else:
+        hint = "PARTITION BY k, or PARTITION BY x.a = y.b"
+        fail(Code.SEQUENCE_KEY, "PARTITION BY of a SEQ takes columns", node, hint)
+
+
+def _column_of(step: Reading, node: exp.Column) -> str:
+    found = Scope((step.item,)).find(node)
+    if found is None:
+        hint = f"PARTITION BY {step.item.name}.… = …, with a column of each step"
+        fail(Code.SEQUENCE_KEY, f"step {step.item.name} has no column {node.name!r}", node, hint)
+    return found
+
+
+def _one_each(columns: list[exp.Column], steps: list[Reading], node: exp.Expr) -> list[str]:
+    names = [step.item.name.lower() for step in steps]
+    by_step = {each.args["table"].name.lower(): each for each in columns if each.args.get("table")}
+    if sorted(by_step) != sorted(names) or len(columns) != len(steps):
+        hint = " = ".join(f"{step.item.name}.…" for step in steps)
+        fail(Code.SEQUENCE_KEY, "PARTITION BY names one column of each step", node, f"PARTITION BY {hint}")
+    return [_column_of(step, by_step[name]) for step, name in zip(steps, names, strict=True)]
+
+
+def _add_key(steps: list[Reading], names: list[str], node: exp.Expr) -> None:
+    types = [step.schema.field(name).type for step, name in zip(steps, names, strict=True)]
+    common = types[0]
+    for of in types[1:]:
+        both = common if common == of else common_type(common, of)
+        if both is None:
+            shown = f"{sql_name(common)} and {sql_name(of)}"
+            fail(Code.SEQUENCE_KEY, f"a partition of {shown}", node, "partition by columns of one type")
+        common = both
+    for step, name, of in zip(steps, names, types, strict=True):
+        column = Column(name)
+        step.keys.append(column if of == common else Cast(column, common))
+
+
+# -------------------------------------------------------------------------------------------- conditions
+
+
+def _place_conditions(
+    steps: list[Reading], clause: SequenceClause, where: exp.Expr | None, node: exp.Select
+) -> None:
+    scope = SequenceScope((), tuple(step.names(step.rows() + step.told()) for step in steps))
+    owner = {c.internal: i for i, step in enumerate(scope.steps) for c in step.columns}
+    folds = {call.name for step in steps for call, _ in step.folds.values()}
+    for each in conjuncts(Resolver(scope, "WHERE"), where):
+        read = each.columns()
+        rows, runs = {owner[name] for name in read - folds}, {owner[name] for name in read & folds}
+        _place(steps, clause, Condition(each, rows, runs, where or node))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A conjunct, and the steps of which it reads rows, or what is told of their run."""
+
+    expression: Expression
+    rows: set[int]
+    runs: set[int]
+    place: exp.Expr
+
+
+def _place(steps: list[Reading], clause: SequenceClause, condition: Condition) -> None:
+    """Give a condition to the step that it filters, or to the last of those that it compares."""
+    rows, read = condition.rows, condition.rows | condition.runs
+    kinds = {steps[i].kind for i in rows}
+    if len(read) == 1 and not condition.runs and (clause.mode != "CONSECUTIVE" or StepKind.MISSING in kinds):
+        steps[read.pop()].own.append(condition.expression)
+        return
+    if StepKind.REPEATED in kinds:
+        name = steps[0].item.name
+        hint = f"compare first({name}.…) or last({name}.…)"
+        fail(Code.SEQUENCE_CONDITION, f"{name} stands for many rows", condition.place, hint)
+    last = max(read, default=len(steps) - 1)
+    if last == 0:
+        last = next(i for i in range(1, len(steps)) if steps[i].kind is not StepKind.MISSING)
+    missing = [i for i in rows if steps[i].kind is StepKind.MISSING]
+    if missing and (missing != [last] or condition.runs or clause.mode == "CONSECUTIVE"):
+        hint = "filter it in a subquery, or compare it with the single steps before it"
+        name = steps[missing[0]].item.name
+        fail(Code.SEQUENCE_CONDITION, f"the missing step {name} cannot be compared so", condition.place, hint)
+    steps[last].conditions.append(condition.expression)
+
+
+# -------------------------------------------------------------------------------------------------- plan
+
+
+def _plan(clause: SequenceClause, steps: list[Reading]) -> Relation:
+    per_second = steps[0].item.input.ticks_per_second
+    within = None if clause.within is None else ticks(clause.within, per_second)
+    streams, specs = zip(*(_step(step) for step in steps), strict=True)
+    plan = Sequence(streams, specs, Mode(clause.mode.lower()), within, clause.strict)
+    return Relation(plan, per_second)
+
+
+def _step(step: Reading) -> tuple[Plan, Step]:
+    """The rows of a step under internal names, and what is asked of them."""
+    back = {named.internal: named.column for named in step.rows()}
+    kept = selected(step.item.input.plan, [each.rename(back) for each in step.own])
+    columns: list[tuple[str, Expression]] = [(n.internal, Column(n.column)) for n in step.rows()]
+    keys = []
+    for i, key in enumerate(step.keys):
+        name = step.internal(key.name) if isinstance(key, Column) else step.internal(f"key {i}")
+        keys.append(name)
+        if not isinstance(key, Column):
+            columns.append((name, key))
+    folds = tuple(call for call, _ in step.folds.values())
+    return Project(kept, tuple(columns)), Step(tuple(keys), step.kind, conjunction(step.conditions), folds)
+
+
+def _scope(relation: Relation, node: Seq, steps: list[Reading]) -> Scope:
+    """What SELECT sees: the columns of the steps that are there, and what is told of runs."""
+    visible = {StepKind.ONCE: Reading.rows, StepKind.REPEATED: Reading.told}
+    names = tuple(step.names(visible[step.kind](step) if step.kind in visible else ()) for step in steps)
+    plain = SequenceScope((Item("SEQ(…)", "", relation, None),), names)
+    return SequenceScope((Item("SEQ(…)", "", relation, _window(node, relation, plain)),), names)
+
+
+def _window(node: Seq, relation: Relation, scope: Scope) -> WindowSpec | None:
+    clause = node.meta.get(WINDOW)
+    if clause is None:
+        return None
+    return specification(clause, relation.ticks_per_second, lambda key: scope.find(key) or scope.unknown(key))
