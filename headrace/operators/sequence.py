@@ -109,15 +109,16 @@ class SequenceOperator(Waiting):
         return max(frontier, of_last if head is None else min(of_last, head - 1))
 
     def needs(self) -> list[Need]:
-        """What lets the earliest row in."""
-        heads = [
-            (head, -i if self._plan.strict else i, i)
-            for i, r in enumerate(self.inputs)
-            if (head := r.head()) is not None
+        """What lets the earliest row of the last step out; if none waits, what lets the earliest row in."""
+        last, heads = self.arity - 1, [reader.head() for reader in self.inputs]
+        waiting = [
+            (head, -i if self._plan.strict else i, i) for i, head in enumerate(heads) if head is not None
         ]
-        if not heads:
+        if not waiting:
             return []
-        time, _, input = min(heads)
+        input = last if heads[last] is not None else min(waiting)[2]
+        time = heads[input]
+        assert time is not None
         wanted = [time - self._slack(input, i) for i in range(self.arity)]
         return [Need(i, each) for i, each in enumerate(wanted) if self.heartbeat(i) < each]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,10 @@ from headrace.testing.values import Row, canonical_row
 
 Rows = Sequence[Sequence[tuple[int, Row]]]
 """Of each step its rows with their times, simultaneous ones in the order that counts."""
+
+
+Conditions = Sequence[Callable[[Row], bool]]
+"""Of each step whether its condition is true of a row."""
 
 
 class Happening(NamedTuple):
@@ -40,8 +44,9 @@ def matches(plan: SequencePlan, rows: Rows) -> list[tuple[int, Row]]:
     """Every match with the time of its last row."""
     found: list[tuple[int, Row]] = []
     find = _consecutive if plan.mode is Mode.CONSECUTIVE else _in_order
+    holds = [_condition(plan, step) for step in range(len(plan.steps))]
     for partition in _partitions(plan, rows).values():
-        found += find(plan, partition)
+        found += find(plan, holds, partition)
     return sorted(found, key=lambda each: each[0])
 
 
@@ -57,7 +62,7 @@ def _partitions(plan: SequencePlan, rows: Rows) -> dict[Row, list[Happening]]:
     return partitions
 
 
-def _in_order(plan: SequencePlan, partition: list[Happening]) -> list[tuple[int, Row]]:
+def _in_order(plan: SequencePlan, holds: Conditions, partition: list[Happening]) -> list[tuple[int, Row]]:
     """The rows one after the other; `waiting[k]` are the matches that the k-th bound step has completed."""
     waiting: dict[int, list[Match]] = {step: [] for step in plan.bound}
     found: list[tuple[int, Row]] = []
@@ -65,7 +70,7 @@ def _in_order(plan: SequencePlan, partition: list[Happening]) -> list[tuple[int,
         before = max((step for step in plan.bound if step < each.step), default=None)
         if plan.steps[each.step].kind is StepKind.MISSING:
             assert before is not None
-            waiting[before] = [m for m in waiting[before] if not _holds(plan, each, m.row + each.row)]
+            waiting[before] = [m for m in waiting[before] if not holds[each.step](m.row + each.row)]
             continue
         if before is None:
             _begin(plan, waiting[each.step], each)
@@ -73,7 +78,7 @@ def _in_order(plan: SequencePlan, partition: list[Happening]) -> list[tuple[int,
         for match in _chosen(plan, waiting[before], each.time):
             prefix = _told(plan, match) if plan.steps[before].kind is StepKind.REPEATED else match.row
             made = Match(prefix + each.row, match.run[0].time if match.run else match.first)
-            if not _holds(plan, each, made.row):
+            if not holds[each.step](made.row):
                 continue
             if each.step == plan.bound[-1]:
                 found.append((each.time, made.row))
@@ -131,26 +136,26 @@ def _told(plan: SequencePlan, match: Match) -> Row:
     return canonical_row(values)
 
 
-def _holds(plan: SequencePlan, each: Happening, row: Row) -> bool:
+def _condition(plan: SequencePlan, step: int) -> Callable[[Row], bool]:
     """Whether the condition of a step is true of what its row would make."""
-    condition = plan.steps[each.step].condition
+    condition, schema = plan.steps[step].condition, plan.seen_by(step)
     if condition is None:
-        return True
-    schema = plan.seen_by(each.step)
-    return evaluator(condition, schema)(dict(zip(schema.names, row, strict=True))) is True
+        return lambda row: True
+    value = evaluator(condition, schema)
+    return lambda row: value(dict(zip(schema.names, row, strict=True))) is True
 
 
 # ------------------------------------------------------------------------------------------ consecutive
 
 
-def _consecutive(plan: SequencePlan, partition: list[Happening]) -> list[tuple[int, Row]]:
+def _consecutive(plan: SequencePlan, holds: Conditions, partition: list[Happening]) -> list[tuple[int, Row]]:
     """Every chain of rows of all bound steps with nothing between one and the next."""
     chains = [[h] for h in partition if h.step == plan.bound[0]]
     for before, step in zip(plan.bound, plan.bound[1:], strict=False):
         assert before < step
         after = [h for h in partition if h.step == step]
         chains = [[*chain, h] for chain in chains for h in after if _follows(plan, partition, chain[-1], h)]
-        chains = [c for c in chains if _holds(plan, c[-1], tuple(v for h in c for v in h.row))]
+        chains = [c for c in chains if holds[step](tuple(v for h in c for v in h.row))]
     return [
         (c[-1].time, tuple(v for h in c for v in h.row))
         for c in chains
