@@ -19,6 +19,7 @@ from headrace.builder.builder import Builder
 from headrace.builder.expressions import expr
 from headrace.builder.grouped import Grouped
 from headrace.builder.ordering import desc
+from headrace.builder.sequences import missing, repeated, sequence
 from headrace.builder.stream import stream, table
 from headrace.expressions import coalesce, col, fn, lit, when
 
@@ -39,6 +40,9 @@ __all__ = [
     "lit",
     "max_",
     "min_",
+    "missing",
+    "repeated",
+    "sequence",
     "stddev",
     "stream",
     "sum_",

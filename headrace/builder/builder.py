@@ -97,8 +97,8 @@ class Builder:
     def alias(self, name: str) -> Builder:
         """The same under another name, as in `FROM bids AS b`."""
         identifier(name)
-        bare = self.statement if isinstance(self.statement, Select) and self.statement.is_bare else None
-        statement = self.statement if bare is None else replace(bare, item=replace(bare.item, alias=name))
+        bare = self.statement.bare if isinstance(self.statement, Select) else None
+        statement = self.statement if bare is None else Select(replace(bare, alias=name))
         return replace(self, statement=statement, name=name)
 
     def where(self, *conditions: Given) -> Builder:
@@ -114,7 +114,7 @@ class Builder:
         self,
         range: Duration | None = None,
         *,
-        least: Duration | None = None,
+        min: Duration | None = None,
         slide: Duration | None = None,
         rows: int | None = None,
         partition_by: Keys | None = None,
@@ -124,11 +124,11 @@ class Builder:
     ) -> Builder:
         """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …
 
-        With `least` the range is the most that the window may be, and may change: `[RANGE MIN …, MAX …]`.
+        With `min` the range is the most that the window may be, and may change: `[RANGE MIN …, MAX …]`.
         """
         clause = window_clause(
             range=range,
-            least=least,
+            min=min,
             slide=slide,
             rows=rows,
             partition_by=partition_by,
@@ -175,7 +175,7 @@ class Builder:
 
         A condition is an expression over both sides (`"a.id = b.auction"`), or a column that both have.
         """
-        ready, item = self._open("joins"), _builder(other)._item()
+        ready, item = self._open("joins"), builder(other)._item()
         joined = Joined(item, conditions(on, ready.item, item))
         return self._of_several(replace(ready, joins=(*ready.joins, joined)), (other,))
 
@@ -227,12 +227,12 @@ class Builder:
 
     def _item(self) -> Item:
         """The query so far as a FROM item."""
-        if isinstance(self.statement, Select) and self.statement.is_bare:
-            return self.statement.item
+        if isinstance(self.statement, Select) and self.statement.bare is not None:
+            return self.statement.bare
         return Item(self.statement, alias=self.name)
 
     def _combined(self, word: str, others: tuple[Builder, ...]) -> Builder:
-        branches = [each.statement for each in (self, *map(_builder, others))]
+        branches = [each.statement for each in (self, *map(builder, others))]
         statement = self.statement
         if isinstance(statement, Combined) and statement.word == word and word.startswith("UNION"):
             branches[:1] = statement.branches
@@ -255,7 +255,8 @@ def _takes(statement: Select, clause: str) -> bool:
     return not any(statement.item.window if each == "window" else getattr(statement, each) for each in after)
 
 
-def _builder(of: object) -> Builder:
+def builder(of: object) -> Builder:
+    """`of`, if it is one."""
     if not isinstance(of, Builder):
         hint = "make one with headrace.stream(…)"
         raise SqlError(Code.STREAMS, f"{type(of).__name__} is no stream to combine with", hint=hint)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from headrace.builder.expressions import piece
-from headrace.builder.statement import Item
+from headrace.builder.statement import Item, SequenceItem
 from headrace.builder.windows import Keys, listed
 from headrace.errors import SqlError
 from headrace.sql.codes import Code
 from headrace.sql.fragments import identifier
 
 
-def conditions(on: Keys | None, left: Item, right: Item) -> tuple[str, ...]:
+def conditions(on: Keys | None, left: Item | SequenceItem, right: Item) -> tuple[str, ...]:
     """What connects the two; a bare column stands for its equality on both sides."""
     if on is None:
         return ()
     return tuple(_condition(each, left, right) for each in listed(on))
 
 
-def _condition(of: object, left: Item, right: Item) -> str:
+def _condition(of: object, left: Item | SequenceItem, right: Item) -> str:
     found = piece(of, "a condition")
     if not found.column:
         return f"({found.text})" if found.is_loose else found.text

@@ -55,6 +55,48 @@ class Item:
 
 
 @dataclass(frozen=True)
+class StepItem:
+    """A step of a sequence: a stream that comes once, or not, or several times."""
+
+    item: Item
+    missing: bool = False
+    repeated: bool = False
+
+    def text(self) -> str:
+        """On one line; a repeated stream has its sign before its name here."""
+        if self.repeated and isinstance(self.item.of, str):
+            called = f" AS {identifier(self.item.alias)}" if self.item.alias else ""
+            return f"{identifier(self.item.of)}+{called}"
+        return (
+            ("NOT " if self.missing else "") + "\n".join(self.item.lines("")) + ("+" if self.repeated else "")
+        )
+
+
+@dataclass(frozen=True)
+class SequenceItem:
+    """`SEQ(…)` as the one FROM item; its steps have names, it has none."""
+
+    steps: tuple[StepItem, ...]
+    mode: str
+    keys: tuple[str, ...] = ()
+    within: str = ""
+    strict: bool = False
+    window: str = ""
+    name: None = None
+
+    def lines(self, before: str) -> Lines:
+        words = [
+            f"SEQ({', '.join(each.text() for each in self.steps)})",
+            self.mode,
+            *([f"PARTITION BY {', '.join(self.keys)}"] if self.keys else []),
+            *([f"WITHIN {self.within}"] if self.within else []),
+            *(["STRICT"] if self.strict else []),
+            *([self.window] if self.window else []),
+        ]
+        return [before + " ".join(words)]
+
+
+@dataclass(frozen=True)
 class Joined:
     """One more FROM item with what connects it; no conditions: every pair."""
 
@@ -70,7 +112,7 @@ class Joined:
 class Select:
     """SELECT, a clause per field, in the order in which they take effect."""
 
-    item: Item
+    item: Item | SequenceItem
     joins: tuple[Joined, ...] = ()
     where: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -80,9 +122,9 @@ class Select:
     distinct: bool = False
 
     @property
-    def is_bare(self) -> bool:
-        """Whether it is a FROM item and nothing else."""
-        return self == Select(self.item)
+    def bare(self) -> Item | None:
+        """The FROM item, if it is one with a name of its own and there is nothing else."""
+        return self.item if isinstance(self.item, Item) and self == Select(self.item) else None
 
     @property
     def is_pending(self) -> bool:

@@ -33,7 +33,7 @@ def _partition(keys: Keys) -> str:
 FORMS: Final[dict[frozenset[str], Callable[..., str]]] = {
     frozenset({"range"}): lambda range: f"RANGE {duration(range)}",
     frozenset({"range", "slide"}): lambda range, slide: f"RANGE {duration(range)} SLIDE {duration(slide)}",
-    frozenset({"range", "least"}): lambda range, least: f"RANGE MIN {duration(least)}, MAX {duration(range)}",
+    frozenset({"range", "min"}): lambda range, min: f"RANGE MIN {duration(min)}, MAX {duration(range)}",
     frozenset({"rows"}): lambda rows: f"ROWS {count_of(rows, 'rows')}",
     frozenset({"rows", "partition_by"}): (
         lambda rows, partition_by: f"PARTITION BY {_partition(partition_by)} ROWS {count_of(rows, 'rows')}"

@@ -133,7 +133,7 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     ),
     "a range with bounds": (
         "SELECT * FROM bids [RANGE MIN 2 HOURS, MAX 5 HOURS]",
-        lambda: bids.window("5 hours", least="2 hours"),
+        lambda: bids.window("5 hours", min="2 hours"),
     ),
     "granularity": (
         "SELECT avg(price) [GRANULARITY COARSEST 2 HOURS, FINEST 9 TICKS] AS p FROM bids [RANGE 1 DAY]",

@@ -1,0 +1,66 @@
+"""`sequence(a, missing(b), repeated(c), mode="recent")`: SEQ, one stream after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from headrace.builder.builder import Builder, builder
+from headrace.builder.durations import Duration, duration
+from headrace.builder.expressions import piece
+from headrace.builder.statement import Select, SequenceItem, StepItem
+from headrace.builder.windows import Keys, listed
+from headrace.errors import SqlError
+from headrace.sql import Catalog, Code
+from headrace.sql.place import nearest
+
+MODES: Final = ("recent", "chronicle", "unrestricted", "consecutive")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stream in a sequence: once, not at all, or several times."""
+
+    of: Builder
+    missing: bool = False
+    repeated: bool = False
+
+
+def missing(of: Builder) -> Step:
+    """No row of `of` between the steps around it: NOT."""
+    return Step(builder(of), missing=True)
+
+
+def repeated(of: Builder) -> Step:
+    """One row of `of` or more: +."""
+    return Step(builder(of), repeated=True)
+
+
+def sequence(
+    *steps: Builder | Step,
+    mode: str,
+    partition_by: Keys | None = None,
+    within: Duration | None = None,
+    strict: bool = False,
+) -> Builder:
+    """Rows of the streams one after the other, as SEQ pairs them in this mode.
+
+    `partition_by` names columns of all steps or equalities of columns, `within` bounds the time from first to
+    last, and `strict` lets no two steps happen at the same instant.
+    """
+    if mode not in MODES:
+        hint = nearest(str(mode), MODES, f"modes: {', '.join(MODES)}")
+        raise SqlError(Code.SYNTAX, f"no mode of sequences is called {mode!r}", hint=hint)
+    taken = [each if isinstance(each, Step) else Step(builder(each)) for each in steps]
+    if not taken:
+        raise SqlError(Code.SYNTAX, "a sequence has steps", hint="sequence(first, second, mode='recent')")
+    keys = [piece(each, "a key").text for each in listed(partition_by)] if partition_by is not None else []
+    item = SequenceItem(
+        tuple(StepItem(each.of._item(), each.missing, each.repeated) for each in taken),
+        mode.upper(),
+        tuple(keys),
+        "" if within is None else duration(within),
+        strict,
+    )
+    return Builder(reduce(Catalog.merged, (each.of.catalog for each in taken)), Select(item))
