@@ -106,3 +106,7 @@ class SqlError(HeadraceError):
     def _text(self) -> str:
         first, *rest = super()._text().split("\n", 1)
         return "\n".join([first, *([self.excerpt] if self.excerpt else []), *rest])
+
+
+class HeadraceWarning(UserWarning):
+    """Something that works, but not as well as it could: the text says how it could."""

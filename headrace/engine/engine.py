@@ -176,18 +176,29 @@ class Engine:
         times: ArrayLike | pa.Array | None = None,
         *,
         now: int | None = None,
+        learn: bool = True,
     ) -> Batch:
         """Put rows into a stream, arriving at `now`; external streams bring their times. Nothing runs yet.
 
         Returns the rows that went in. Push all rows of an instant before it is run: heartbeats that their
-        arrival proves hold for what comes after.
+        arrival proves hold for what comes after. Without `learn` these rows teach the bounds nothing, because
+        `observe` tells of them.
         """
         self.now = self.now if now is None else max(self.now, now)
         source = self._source(stream)
-        batch = source.push(data, times, self.now)
-        for node in source.successors:
-            node.fresh = True
+        batch = source.push(data, times, self.now, learn=learn)
+        _wake(source)
         return batch
+
+    def observe(self, stream: str, times: ArrayLike) -> None:
+        """Rows with these times arrived now on a stream of which this engine has a part only."""
+        self._source(stream).observe(np.asarray(times, np.int64), self.now)
+
+    def feed(self, stream: str, batch: Batch) -> None:
+        """Put in what another engine answered: rows in order, with the ends and signs of a relation."""
+        source = self._source(stream)
+        source.feed(batch)
+        _wake(source)
 
     def heartbeat(self, stream: str, time: int) -> None:
         """The source itself promises that its rows to come are later than `time`."""
@@ -201,8 +212,7 @@ class Engine:
             source.heartbeat(punctuation.until)
             return
         source.close(punctuation)
-        for node in source.successors:
-            node.fresh = True
+        _wake(source)
 
     def end(self, stream: str) -> None:
         """Nothing more comes on a stream."""
@@ -373,8 +383,18 @@ class Engine:
 
     def restore(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
         """Take over a full snapshot and its increments, in order, of an engine with the same queries."""
+        self._apply(snapshots, None)
+
+    def catch_up(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
+        """Take over the increments that a twin of this engine has taken since this one's last snapshot.
+
+        Nothing may have been pushed here since then.
+        """
+        self._apply(snapshots, self._version)
+
+    def _apply(self, snapshots: Snapshot | Iterable[Snapshot], since: int | None) -> None:
         chain = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
-        _check_chain(chain)
+        _check_chain(chain, since)
         for snapshot in chain:
             restore_graph(self.graph, self._extra(), snapshot)
             self._version = snapshot.version
@@ -400,9 +420,15 @@ class Engine:
         return sinks[query]
 
 
-def _check_chain(chain: list[Snapshot]) -> None:
-    """A full snapshot, then each increment of the one before."""
-    expected: int | None = None
+def _wake(source: SourceNode) -> None:
+    """Something came to a source."""
+    for node in source.successors:
+        node.fresh = True
+
+
+def _check_chain(chain: list[Snapshot], since: int | None) -> None:
+    """A full snapshot (`since` None), or an increment of `since`; then each increment of the one before."""
+    expected = since
     for snapshot in chain:
         if snapshot.since != expected:
             last = "nothing" if expected is None else f"version {expected}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +95,12 @@ def _is_word(type: DataType) -> bool:
 
 
 def _object_words(column: pa.Array) -> Words:
-    return np.array([hash(repr(v)) for v in column.to_pylist()], np.int64)
+    """Words of values that are not fixed in width; alike in every process, since snapshots keep them."""
+    return np.array([_digest(repr(v)) for v in column.to_pylist()], np.int64)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _all_valid(columns: Sequence[pa.Array]) -> Mask | None:

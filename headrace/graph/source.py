@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
@@ -22,6 +23,8 @@ from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node
+
+Times = npt.NDArray[np.int64]
 
 PROMISES: dict[TimeKind, type[Promise]] = {
     TimeKind.EXTERNAL: DataPromise,
@@ -63,13 +66,18 @@ class SourceNode:
         """What the stream's rows may do, and what becomes of those that break it."""
         return self.admission.rules
 
-    def push(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
-        """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace."""
+    def push(
+        self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int, *, learn: bool = True
+    ) -> Batch:
+        """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace.
+
+        Without `learn`, the promise hears of the arrivals by `observe` only.
+        """
         self._check(data)
         with self.admission.accounting(data.num_rows):
             batch = self._stamp(data, times, now)
             if self.kind is TimeKind.EXTERNAL:
-                batch = self._admit(batch, now)
+                batch = self._admit(batch, now, learn)
         self.arc.append(batch)
         return batch
 
@@ -108,7 +116,17 @@ class SourceNode:
         start = np.full(data.num_rows, stamp, np.int64)
         return Batch(data, start, arrival=start if stamp == now else np.full(data.num_rows, now, np.int64))
 
-    def _admit(self, batch: Batch, now: int) -> Batch:
+    def observe(self, times: Times, now: int) -> None:
+        """Rows with these times came in at `now`, here or in another part of the same stream."""
+        if len(times):
+            self.promise.observe(times, now)
+
+    def feed(self, batch: Batch) -> None:
+        """Enter what another graph answered, as it is: its rows are in order and were checked there."""
+        self.admission.rows_in += len(batch)
+        self.arc.append(batch)
+
+    def _admit(self, batch: Batch, now: int, learn: bool) -> Batch:
         """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
         batch = self.admission.guarded(batch, now)
         times = batch.start
@@ -116,8 +134,8 @@ class SourceNode:
         if self.rules.enforce == "admit" and bool((times <= in_force).any()):
             self.catch_up()
         kept = self.admission.enforced(batch, now, in_force)
-        if len(times):
-            self.promise.observe(times, now)
+        if learn:
+            self.observe(times, now)
         kept = sort_by_start(kept)
         if len(kept) and self.arc.ordered and self.arc.rows_in and kept.first <= self.arc.heartbeat:
             raise InputError(

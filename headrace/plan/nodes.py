@@ -76,6 +76,19 @@ class Source(Plan):
 
 
 @dataclass(frozen=True)
+class Inlet(Source):
+    """Where what another engine answered comes in: a part of a plan that was cut off and runs elsewhere."""
+
+    relation: bool = False
+
+    @property
+    def is_relation(self) -> bool:
+        return self.relation
+
+    __hash__ = Source.__hash__
+
+
+@dataclass(frozen=True)
 class Table(Plan):
     """A named relation that never changes: each of its rows is valid at every instant."""
 

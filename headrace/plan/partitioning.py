@@ -320,6 +320,7 @@ def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Key
 
 PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys]]]] = {
     nodes.Source: _source,
+    nodes.Inlet: _source,
     nodes.Select: _same,
     nodes.Project: _project,
     nodes.Union: _union,

@@ -24,6 +24,7 @@ SPECS: dict[type[Any], Callable[[Any], str]] = {
 LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Source: lambda p: f"stream {p.name} ({p.time.value} time)",
     nodes.Table: lambda p: f"table {p.name}",
+    nodes.Inlet: lambda p: f"answers of another part: {p.name}",
     nodes.Select: lambda p: f"select {p.predicate}",
     nodes.Project: lambda p: "project " + ", ".join(_named(name, e) for name, e in p.columns),
     nodes.Union: lambda p: "union, in order of time",

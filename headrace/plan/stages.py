@@ -1,9 +1,9 @@
 """A plan cut into stages, each of which can be divided by a key of its own (`design.md` §7).
 
-A cut lies on an edge that carries a stream: the part below answers into it, and a source stands for it
-above. A relation that changes only at the slides of a window is a stream in disguise: reported in full at
-each slide and held for one slide, it is the same relation at every instant, so it is cut as that. Other
-relations, whose rows come and go at any time, are not cut.
+The part below answers into the edge that is cut, and a source stands for it above. A relation that changes
+only at the slides of a window is a stream in disguise: reported in full at each slide and held for one slide,
+it is the same relation at every instant, so it is cut as that. Of any other relation the signed intervals
+themselves cross the cut: an `Inlet` takes them in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.plan import nodes
-from headrace.plan.nodes import Plan, Source
+from headrace.plan.nodes import Inlet, Plan, Source
 from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import exchange, minds_order, sources_of, walk
@@ -23,7 +23,7 @@ STEADY = (nodes.Select, nodes.Project, nodes.Union, nodes.Join, nodes.Aggregate,
 
 @dataclass(frozen=True)
 class Stage:
-    """A plan that denotes a stream, how its streams are divided, and the source that stands for its answer.
+    """A plan, how its streams are divided, and the source that stands for its answer.
 
     `output` is what later stages read it as; the last stage, whose answer is the query's, has none.
     """
@@ -91,7 +91,8 @@ def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut:
 def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
     slide = slide_of(part)
     if slide is None:
-        return None
+        inlet = Inlet(name, part.schema, relation=True)
+        return Cut(part, inlet, exchange(plan, part, inlet))
     output = Source(name, part.schema)
     upper = exchange(plan, part, nodes.Window(output, Range(slide)))
     if any(map(minds_order, walk(upper))):

@@ -1,1 +1,1 @@
-"""The homes of the engine: what feeds it, keeps its state and takes its answers."""
+"""The homes of the engine: what drives it, feeds it and keeps its state."""

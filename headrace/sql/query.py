@@ -10,7 +10,7 @@ from headrace.drawing import Explanation
 from headrace.errors import SqlError
 from headrace.plan.nodes import Plan, Source
 from headrace.schema import Schema
-from headrace.sql.catalog import MICROSECONDS, Catalog, Relation, Streams, TableDef
+from headrace.sql.catalog import MICROSECONDS, Catalog, Relation, StreamDef, Streams, TableDef
 from headrace.sql.codes import Code
 from headrace.sql.declaration_parser import DECLARATION
 from headrace.sql.declarations import declare_in
@@ -34,6 +34,12 @@ class Query:
     ticks_per_second: int | None = MICROSECONDS
     tables: tuple[TableDef, ...] = ()
     """The tables it reads, with their rows where these are known; `Engine.add` loads those."""
+    streams: tuple[StreamDef, ...] = ()
+
+    @property
+    def time_columns(self) -> dict[str, str]:
+        """The column that gives the time of a row, by stream, where one is declared."""
+        return {each.name: each.time_column for each in self.streams if each.time_column is not None}
 
     @property
     def schema(self) -> Schema:
@@ -77,8 +83,10 @@ def query(
         if relation.is_static:
             hint = "join the table with a stream, or read the file with headrace.read_table"
             fail(Code.NO_STREAM, "this query reads tables only, and so never answers anew", place, hint)
-    tables = [each for each in catalog.tables.values() if each.plan in _leaves(relation.plan)]
-    return Query(name, text, relation.plan, relation.ticks_per_second, tuple(tables))
+    leaves = _leaves(relation.plan)
+    tables = tuple(each for each in catalog.tables.values() if each.plan in leaves)
+    read = tuple(each for each in catalog.streams.values() if each.source in leaves)
+    return Query(name, text, relation.plan, relation.ticks_per_second, tables, read)
 
 
 def meaning(text: str, catalog: Catalog) -> Relation:

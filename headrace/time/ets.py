@@ -115,6 +115,46 @@ class TimerPromise(Stateless):
         return now - self.offset
 
 
+@dataclass
+class DisorderPromise:
+    """External timestamps less than `delta` behind the newest of their stream, the bound of a watermark.
+
+    `latency`: they are also at most so far behind the wall clock, which speaks when the stream is silent.
+    """
+
+    delta: int
+    latency: int | None = None
+    _newest: int = MIN_TIME
+    _before: int = MIN_TIME
+    _seen: int = MIN_TIME
+
+    def __post_init__(self) -> None:
+        for ticks in (self.delta, self.latency):
+            if ticks is not None and (not isinstance(ticks, int) or ticks < 0):
+                raise TimeError("HR-T007", f"a bound of {ticks!r}", hint="whole ticks, 0 or more")
+
+    def observe(self, times: Times, now: int) -> None:
+        if now > self._seen:
+            self._before, self._seen = self._newest, now
+        self._newest = max(self._newest, int(times.max()))
+
+    def at(self, now: int) -> int:
+        return self._behind(self._newest, now)
+
+    def before(self, now: int) -> int:
+        return self._behind(self._before if now <= self._seen else self._newest, now - 1)
+
+    def _behind(self, newest: int, now: int) -> int:
+        by_rows = MIN_TIME if newest == MIN_TIME else newest - self.delta
+        return by_rows if self.latency is None else max(by_rows, now - self.latency)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        return {"newest": self._newest, "before": self._before, "seen": self._seen}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._newest, self._before, self._seen = state["newest"], state["before"], state["seen"]
+
+
 class DataPromise(Stateless):
     """External timestamps about which nothing is known but what the source itself says by heartbeats."""
 

@@ -1,7 +1,8 @@
 """What a query on Spark tells about itself: observed metrics in each progress, a listener that reads them.
 
-The host's wide output has the columns `kind` and `metric` (`METRIC`). In each micro-batch every shard writes,
-with kind `metric`, one row per stream (heartbeat, waiting, rows) and one row with no stream (`state_bytes`).
+The host's output has the columns `kind` and `metric` (`METRIC`). In each micro-batch every shard writes,
+with kind `metric`, one row per stream (heartbeat, waiting, rows) and one row with no stream
+(`state_bytes`); a row of another kind holds `metric.rows` rows of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _OF_STREAM = "{figure}:{stream}"
 def observed(wide: DataFrame, streams: Sequence[str]) -> DataFrame:
     """The same rows, with the metrics of each micro-batch under `NAME` in the query's progress."""
     figures = [
-        *(F.count_if(F.col("kind") == kind).alias(label) for kind, label in _COUNTED.items()),
+        *(
+            _total(F.col("kind") == kind, F.col("metric.rows")).alias(label)
+            for kind, label in _COUNTED.items()
+        ),
         F.count_if(_whole_shard()).alias("shards"),
         F.coalesce(F.sum(F.when(_whole_shard(), F.col("metric.state_bytes"))), F.lit(0)).alias("state_bytes"),
     ]

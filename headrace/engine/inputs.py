@@ -1,0 +1,83 @@
+"""What is promised of the streams of a query, as data: the same for an engine here and for one elsewhere."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.engine.engine import Engine
+from headrace.engine.timekeeper import Heartbeats
+from headrace.errors import TimeError
+from headrace.graph.admission import Rules
+from headrace.plan.nodes import Source, TimeKind
+from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
+from headrace.time.heartbeat import HeartbeatGenerator
+
+LEARN_NOTHING = (TimerPromise, ClockPromise, LatentPromise)
+"""Promises that hold whatever arrives."""
+
+STRICT = Rules(disordered=True, enforce="strict")
+"""Rows in any order; those that break a promise are set apart as late."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Bounds, promises, ETS policies and rules by stream.
+
+    `heartbeats` speaks for the streams it names, `promises` for others. Both are patterns: each engine gets
+    copies of its own.
+    """
+
+    heartbeats: Heartbeats | None = None
+    promises: Mapping[str, Promise] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    rules: Mapping[str, Rules] = field(default_factory=dict)
+
+    def rules_of(self, stream: str) -> Rules:
+        """What rows of a stream may do."""
+        return self.rules.get(stream, STRICT)
+
+    def install(self, engine: Engine, sources: Iterable[Source]) -> None:
+        """Declare `sources` to an engine that has none of them yet."""
+        by_name = {source.name: source for source in sources}
+        managed = self._managed(by_name)
+        if self.heartbeats is not None:
+            rules = {source: self.rules_of(name) for name, source in managed.items()}
+            engine.manage(copy.deepcopy(self.heartbeats), rules)
+        for name, source in by_name.items():
+            engine.declare(
+                source,
+                policy=self.policies.get(name),
+                promise=None if name in managed else copy.deepcopy(self.promises.get(name)),
+                rules=self.rules_of(name) if source.time is TimeKind.EXTERNAL else None,
+            )
+
+    def _managed(self, sources: Mapping[str, Source]) -> dict[str, Source]:
+        if self.heartbeats is None:
+            return {}
+        return {name: sources[name] for name in self.heartbeats.streams if name in sources}
+
+    def check(self, sources: Iterable[Source]) -> None:
+        """Refuse an external stream of which nothing is promised: its rows would wait for ever."""
+        spoken = set(self.promises) | set(() if self.heartbeats is None else self.heartbeats.streams)
+        for source in sources:
+            if source.time is TimeKind.EXTERNAL and source.name not in spoken:
+                raise TimeError(
+                    "HR-T050",
+                    "nothing says how late the rows of this stream may be",
+                    place=source.name,
+                    hint=f'declare it: bounds={{"{source.name}": {{"disorder": "10 seconds"}}}}',
+                )
+
+    def counts_rows(self, stream: str) -> bool:
+        """Whether every time that arrives matters, or only the greatest of an instant."""
+        if self.heartbeats is None or stream not in self.heartbeats.streams:
+            return False
+        if not isinstance(self.heartbeats, HeartbeatGenerator):
+            return True
+        return bool(self.heartbeats.bounds.skew.n.any())
+
+    def learns(self, stream: str) -> bool:
+        """Whether arrivals on a stream prove anything."""
+        return not isinstance(self.promises.get(stream), LEARN_NOTHING)

@@ -1,0 +1,241 @@
+"""A query over streaming DataFrames, as a streaming DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine.durations import Duration
+from headrace.engine.inputs import Inputs
+from headrace.errors import SparkError
+from headrace.plan.nodes import Source
+from headrace.runtimes.spark.answers import (
+    OUT_DDL,
+    RESULT,
+    Forward,
+    Outlet,
+)
+from headrace.runtimes.spark.bounds import AllBounds, inputs_of
+from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc
+from headrace.runtimes.spark.progress import observed
+from headrace.runtimes.spark.topology import hosts
+from headrace.runtimes.spark.types import spark_schema, ticks
+from headrace.schema import Schema
+from headrace.sql import Query
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a query runs on Spark, beyond what it asks."""
+
+    inputs: Inputs
+    timer: Duration | DataFrame | None
+    shards: int | None
+    time_column: str | None
+    arrival: str | None
+
+
+def apply(
+    query: Query,
+    *,
+    streams: Mapping[str, DataFrame] | None = None,
+    bounds: AllBounds = None,
+    inputs: Inputs | None = None,
+    enforce: str = "strict",
+    guard: Duration | None = None,
+    timer: Duration | DataFrame | None = "1 second",
+    shards: int | None = None,
+    time_column: str | None = None,
+    arrival: str | None = None,
+    **more: DataFrame,
+) -> DataFrame:
+    """The answers of `query` over streaming DataFrames, given by the names of the query's streams.
+
+    `bounds` says how late rows may be: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}` (behind
+    the newest row of the stream, behind the clock), a `Bounds` or learned heartbeats for all. `enforce` and
+    `guard` say what becomes of rows that come later or from too far ahead. `timer` is how often silence is
+    looked into. `shards`: at most the shuffle partitions. `time_column` adds the time of each answer.
+    `arrival` names a column of every stream that replaces the clock, to replay what was recorded.
+    """
+    frames = {**(streams or {}), **more}
+    options = _options(query, bounds, inputs, enforce, guard, timer, shards, time_column, arrival)
+    packed = _packed(query, frames, options)
+    return unpacked(packed, RESULT, Outlet(time_column).schema(query.schema))
+
+
+def _options(
+    query: Query,
+    bounds: AllBounds,
+    inputs: Inputs | None,
+    enforce: str,
+    guard: Duration | None,
+    timer: Duration | DataFrame | None,
+    shards: int | None,
+    time_column: str | None,
+    arrival: str | None,
+) -> Options:
+    names = [source.name for source in query.sources]
+    chosen = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
+    chosen.check(query.sources)
+    return Options(chosen, timer, shards, time_column, arrival)
+
+
+def _packed(query: Query, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
+    """The whole query as stateful operators in a row: packed answers of all kinds."""
+    frames = _matched(query, frames)
+    spark = next(iter(frames.values())).sparkSession
+    outlet = Outlet(options.time_column)
+    chain = hosts(
+        query.plan, options.inputs, _partitions(spark, options), outlet, options.arrival is not None
+    )
+    below: DataFrame | None = None
+    for host in chain:
+        below = _hosted(spark, query, frames, host, below, options)
+    assert below is not None
+    return observed(below, [source.name for source in query.sources])
+
+
+def _hosted(
+    spark: SparkSession,
+    query: Query,
+    frames: Mapping[str, DataFrame],
+    host: HostSpec,
+    below: DataFrame | None,
+    options: Options,
+) -> DataFrame:
+    """One host over its fans, the timer and the host below."""
+    names = list(host.names)
+    packages = [_fanned(frames[s.source.name], s, query, names, options) for s in host.streams]
+    if below is not None:
+        packages.append(below)
+    elif options.timer is not None:
+        packages.append(_ticking(spark, options.timer, names, options))
+    last = not isinstance(host.outlet, Forward)
+    return (
+        reduce(DataFrame.union, packages)
+        .groupBy("shard")
+        .transformWithStateInPandas(
+            Host(host), outputStructType=OUT_DDL if last else PACKED_DDL, outputMode="append", timeMode="none"
+        )
+    )
+
+
+def _partitions(spark: SparkSession, options: Options) -> int:
+    """Shards that Spark can run side by side."""
+    most = int(spark.conf.get(_PARTITIONS) or 1)
+    return most if options.shards is None else max(1, min(options.shards, most))
+
+
+def _matched(query: Query, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """A DataFrame for each stream of the query, and none besides."""
+    wanted = [source.name for source in query.sources]
+    by_name = {name.lower(): df for name, df in frames.items()}
+    for name in wanted:
+        if name.lower() not in by_name:
+            raise SparkError(
+                "HR-SP11",
+                "no DataFrame for a stream of the query",
+                place=name,
+                hint=f"apply(query, {name}=...)",
+            )
+    odd = [name for name in frames if name.lower() not in {w.lower() for w in wanted}]
+    if odd:
+        raise SparkError(
+            "HR-SP11", "the query reads no such stream", place=odd[0], hint=f"it reads: {', '.join(wanted)}"
+        )
+    for name in wanted:
+        if not by_name[name.lower()].isStreaming:
+            raise SparkError(
+                "HR-SP12",
+                "a stream must be a streaming DataFrame",
+                place=name,
+                hint="spark.readStream, not spark.read",
+            )
+    return {name: by_name[name.lower()] for name in wanted}
+
+
+def _fanned(df: DataFrame, stream: StreamSpec, query: Query, names: list[int], options: Options) -> DataFrame:
+    source = stream.source
+    columns = [_column(df, field.name, source) for field in source.schema]
+    time = [_time(df, query, source)] if stream.external else []
+    now = _now(df, options)
+    typed = spark_schema(source.schema)
+    payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, typed, strict=True)]
+    chosen = df.select(*payload, *time, now.alias(NOW))
+    return chosen.mapInArrow(Fan(stream, names), PACKED_DDL)
+
+
+def _column(df: DataFrame, name: str, source: Source) -> Any:
+    if name not in df.columns:
+        raise SparkError(
+            "HR-SP14",
+            f"the DataFrame has no column {name!r}",
+            place=source.name,
+            hint=f"it has: {', '.join(df.columns)}",
+        )
+    return df[name]
+
+
+def _time(df: DataFrame, query: Query, source: Source) -> Any:
+    column = query.time_columns.get(source.name)
+    if column is None:
+        raise SparkError(
+            "HR-SP15",
+            "no column gives the time of a row",
+            place=source.name,
+            hint="StreamDef(..., time_column=...), or time=TimeKind.INTERNAL to take the clock's",
+        )
+    return ticks(df, column, source.name).alias(TIME)
+
+
+def _now(df: DataFrame, options: Options) -> Any:
+    if options.arrival is not None:
+        return ticks(df, options.arrival, "arrival")
+    return F.unix_micros(F.current_timestamp())
+
+
+def _ticking(
+    spark: SparkSession, timer: Duration | DataFrame, names: list[int], options: Options
+) -> DataFrame:
+    clock = timer if isinstance(timer, DataFrame) else _rate(spark, timer)
+    now = _now(
+        clock, options if isinstance(timer, DataFrame) else Options(options.inputs, None, None, None, None)
+    )
+    return clock.select(now.alias(NOW)).mapInArrow(Tick(names), PACKED_DDL)
+
+
+def _rate(spark: SparkSession, interval: Duration) -> DataFrame:
+    """A source of Spark's that has something new every `interval`."""
+    from headrace.engine.durations import ticks as in_ticks
+
+    micros = in_ticks(interval, 1_000_000, "timer")
+    source = spark.readStream.format("rate").option("numPartitions", 1)
+    return source.option("rowsPerSecond", max(1, 1_000_000 // micros)).load()
+
+
+def unpacked(packed: DataFrame, kind: str, schema: Schema) -> DataFrame:
+    """The rows of one kind, as columns again."""
+    chosen = packed.where(F.col("kind") == kind).select("body")
+    return chosen.mapInArrow(_Unpack(schema), spark_schema(schema))
+
+
+class _Unpack:
+    """Bytes back to Arrow batches, as they were written."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for body in batch.column(0):
+                yield from from_ipc(body.as_py())

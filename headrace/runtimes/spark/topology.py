@@ -1,0 +1,113 @@
+"""A query as hosts: one if one key divides it, more in a row where rows must meet by different keys."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.engine.inputs import Inputs
+from headrace.errors import HeadraceWarning
+from headrace.expressions import Expression
+from headrace.plan.nodes import Inlet, Plan, Source, Union
+from headrace.plan.partitioning import Partitioning, partition
+from headrace.plan.stages import Stage, stages
+from headrace.plan.trees import exchange, sources_of
+from headrace.runtimes.spark.answers import Forward, Outlet
+from headrace.runtimes.spark.fan import StreamSpec
+from headrace.runtimes.spark.host import HostSpec
+from headrace.runtimes.spark.shards import names_for
+from headrace.time.ets import periodic
+
+
+def hosts(plan: Plan, inputs: Inputs, partitions: int, outlet: Outlet, several: bool) -> list[HostSpec]:
+    """The hosts of a plan, from the lowest to the one whose answers are the query's."""
+    cut = _stages(plan, inputs) if partitions > 1 else [Stage(plan, Partitioning({}))]
+    names = [_names(stage, partitions) for stage in cut]
+    made: list[HostSpec] = []
+    for i, stage in enumerate(cut):
+        below = (cut[i - 1].output, len(names[i - 1])) if i else (None, 0)
+        host = _host(stage, inputs, names[i], below[0], below[1], several)
+        made.append(host if i == len(cut) - 1 else _as_lower(host))
+    outlets = [_forward(stage, cut[i + 1], made[i + 1]) for i, stage in enumerate(cut[:-1])] + [outlet]
+    told: set[str] = set()
+    for i, host in enumerate(made):
+        own = frozenset(stream.source.name for stream in host.streams) - told
+        made[i] = replace(host, outlet=replace(outlets[i], tells_of=own))
+        told |= own
+    return made
+
+
+def _stages(plan: Plan, inputs: Inputs) -> list[Stage]:
+    """At most two parts, one after the other.
+
+    Where a stream is read by both, each admits its rows alone; under `admit` that could come to two things.
+    """
+    cut = stages(plan)
+    if len(cut) > 2:
+        cut = [cut[0], _together(cut[1:])]
+    read = [{source.name for source in sources_of(stage.plan)} for stage in cut]
+    both = set.intersection(*read) if len(cut) > 1 else set()
+    if any(inputs.rules_of(name).enforce == "admit" for name in both):
+        reason = f"late rows of {min(both)} are admitted where they still count, which two parts cannot tell"
+        return [Stage(plan, Partitioning(None, reason))]
+    return cut
+
+
+def _together(cut: list[Stage]) -> Stage:
+    """Parts that were cut, whole again, divided as the last of them: not at all."""
+    plan = cut[-1].plan
+    for stage in reversed(cut[:-1]):
+        assert stage.output is not None
+        plan = exchange(plan, stage.output, stage.plan)
+    whole = partition(plan)
+    return Stage(plan, whole)
+
+
+def _names(stage: Stage, partitions: int) -> tuple[int, ...]:
+    if stage.partitioning.keys is None:
+        reason, hint = stage.partitioning.reason, stage.partitioning.hint
+        how = f": {hint}" if hint else ""
+        warnings.warn(HeadraceWarning(f"one shard, so one core: {reason}{how}"), stacklevel=5)
+        return tuple(names_for(1))
+    return tuple(names_for(partitions))
+
+
+def _host(
+    stage: Stage, inputs: Inputs, names: tuple[int, ...], below: Source | None, shards: int, several: bool
+) -> HostSpec:
+    plan, inlets = stage.plan, list[Inlet]()
+    if below is not None:
+        inlets = [Inlet(f"{below.name}/{i}", below.schema, relation=below.is_relation) for i in range(shards)]
+        plan = exchange(plan, below, Union(tuple(inlets)))
+    keys: Mapping[str, tuple[Expression, ...]] = stage.partitioning.keys or {}
+    own = dict.fromkeys(s for s in sources_of(stage.plan) if s != below)
+    streams = [_stream(i, s, keys.get(s.name, ()), inputs, several) for i, s in enumerate(own)]
+    return HostSpec(
+        uuid.uuid4().hex, plan, tuple(streams), inputs, names, tuple(inlet.name for inlet in inlets)
+    )
+
+
+def _stream(
+    number: int, source: Source, keys: tuple[Expression, ...], inputs: Inputs, several: bool
+) -> StreamSpec:
+    name = source.name
+    guard = inputs.rules_of(name).guard
+    return StreamSpec(number, source, keys, inputs.learns(name), inputs.counts_rows(name), guard, several)
+
+
+def _as_lower(host: HostSpec) -> HostSpec:
+    """A host that tells how far its answers are complete, whether anything waits for that here or not.
+
+    A union of one above the plan is where its heartbeat is read.
+    """
+    policies = {stream.source.name: periodic(1) for stream in host.streams}
+    inputs = replace(host.inputs, policies={**host.inputs.policies, **policies})
+    return replace(host, plan=Union((host.plan,)), inputs=inputs)
+
+
+def _forward(stage: Stage, above: Stage, host: HostSpec) -> Forward:
+    assert stage.output is not None
+    keys = (above.partitioning.keys or {}).get(stage.output.name, ())
+    return Forward(names=host.names, keys=keys, first=len(host.streams))

@@ -1,0 +1,66 @@
+"""Columns of streams as Spark knows them, and the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from headrace.errors import SparkError
+from headrace.plan.nodes import TimeKind
+from headrace.schema import Schema
+from headrace.sql import StreamDef
+
+
+def spark_schema(schema: Schema) -> T.StructType:
+    """A schema in Spark's types."""
+    made = from_arrow_schema(schema)
+    return T.StructType([T.StructField(f.name, f.dataType, True) for f in made])
+
+
+def stream(
+    name: str, df: DataFrame, *, time: str | None = None, kind: TimeKind = TimeKind.EXTERNAL
+) -> StreamDef:
+    """A stream as a DataFrame has it; `time` names the column of a row's time."""
+    fields = [pa.field(f.name, _without_zone(f.type)) for f in to_arrow_schema(df.schema)]
+    plain = pa.schema(fields)
+    return StreamDef(name, plain, kind, time)
+
+
+def _without_zone(of: pa.DataType) -> pa.DataType:
+    """Instants are microseconds; the zone is the session's affair."""
+    return pa.timestamp("us") if pt.is_timestamp(of) else of
+
+
+def ticks(df: DataFrame, column: str, name: str) -> Column:
+    """The time of a row as an int64 tick: microseconds of a timestamp, or a whole number as it is."""
+    of = df.schema[column].dataType
+    convert = TICKS.get(type(of))
+    if convert is None:
+        raise SparkError(
+            "HR-SP10",
+            f"the time column {column} is of type {of.simpleString()}",
+            place=name,
+            hint="use a timestamp, or a whole number of ticks",
+        )
+    return convert(df[column])
+
+
+def _whole(column: Column) -> Column:
+    return column.cast("bigint")
+
+
+TICKS: dict[type[T.DataType], Callable[[Column], Column]] = {
+    T.TimestampType: F.unix_micros,
+    T.TimestampNTZType: lambda c: F.unix_micros(c.cast("timestamp")),
+    T.DateType: lambda c: F.unix_micros(c.cast("timestamp")),
+    T.ByteType: _whole,
+    T.ShortType: _whole,
+    T.IntegerType: _whole,
+    T.LongType: _whole,
+}

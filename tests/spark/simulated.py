@@ -1,0 +1,205 @@
+"""Fans, hosts and their state without Spark: tasks, workers, retries and the state store in plain Python.
+
+What Spark does to a query is made here on purpose and at random: rows of a micro-batch in several tasks,
+shards on any worker, tasks that fail after they ran, packages in any order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from headrace.engine import Engine
+from headrace.engine.inputs import Inputs
+from headrace.plan.nodes import Plan
+from headrace.plan.trees import sources_of
+from headrace.runtimes.spark import live
+from headrace.runtimes.spark.answers import LATE, REJECTED, RESULT, Outlet
+from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.packing import from_ipc
+from headrace.runtimes.spark.topology import hosts
+
+Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]
+"""What came in one micro-batch: rows and times (None among them as masked) by stream."""
+
+MicroBatch = tuple[int, Arrived]
+
+
+@dataclass
+class Cells:
+    """One shard's state, as Spark's handle gives it; `commit` or `roll_back` ends a task."""
+
+    value: tuple[Any, ...] | None = None
+    chunks: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return self.chunks.get(key)
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self.chunks[key] = value
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        del self.chunks[key]
+
+    def getValueState(self, name: str, schema: str) -> Cells:
+        return self
+
+    def getMapState(self, name: str, key: str, value: str) -> Cells:
+        return self
+
+    def copy(self) -> Cells:
+        return Cells(self.value, dict(self.chunks))
+
+
+@dataclass
+class Cluster:
+    """Workers with their caches, the state of every shard of every host, and a source of mishaps."""
+
+    rng: random.Random
+    workers: list[OrderedDict[Any, Any]] = field(default_factory=lambda: [OrderedDict() for _ in range(3)])
+    states: dict[tuple[int, int], Cells] = field(default_factory=lambda: defaultdict(Cells))
+    mishaps: float = 0.2
+
+    def run_task(self, level: int, host: HostSpec, shard: int, frames: list[pd.DataFrame]) -> pd.DataFrame:
+        """One shard's task; it may fail at its end, and is then tried again on any worker."""
+        while True:
+            live._LIVE = self.rng.choice(self.workers)
+            state = self.states[level, shard].copy()
+            processor = Host(host)
+            processor.init(state)  # type: ignore[arg-type]
+            out = pd.concat(processor.handleInputRows((shard,), iter(frames), None))
+            if self.rng.random() >= self.mishaps:
+                self.states[level, shard] = state
+                return out
+
+    def restart(self) -> None:
+        """All workers are new."""
+        for worker in self.workers:
+            worker.clear()
+
+
+@dataclass
+class Outcome:
+    """What came out: answers with their times, late and rejected rows, all as plain rows."""
+
+    answers: list[tuple[Any, ...]] = field(default_factory=list)
+    late: list[tuple[Any, ...]] = field(default_factory=list)
+    rejected: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def sorted(self) -> tuple[list[tuple[Any, ...]], ...]:
+        return tuple(sorted(rows, key=repr) for rows in (self.answers, self.late, self.rejected))
+
+
+def on_spark(
+    plan: Plan, inputs: Inputs, batches: list[MicroBatch], partitions: int, cluster: Cluster
+) -> Outcome:
+    """The plan as `apply` would lay it out, micro-batch by micro-batch."""
+    outcome = Outcome()
+    chain = hosts(plan, inputs, partitions, Outlet("__t"), several=False)
+    for now, arrived in batches:
+        if cluster.rng.random() < 0.1:
+            cluster.restart()
+        below: list[pa.RecordBatch | pd.DataFrame] = []
+        for level, host in enumerate(chain):
+            packages = below + [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
+            packages += list(Tick(list(host.names))(iter([_clock(now)]))) if level == 0 else []
+            below = _level(level, host, packages, cluster)
+        for frame in below:
+            _collect(frame, outcome)
+    return outcome
+
+
+def _fanned(
+    stream: StreamSpec, host: HostSpec, arrived: Arrived, now: int, rng: random.Random
+) -> list[pa.RecordBatch]:
+    if stream.source.name not in arrived:
+        return []
+    rows, times = arrived[stream.source.name]
+    cuts = sorted({0, rows.num_rows, *(rng.randint(0, rows.num_rows) for _ in range(rng.randint(0, 2)))})
+    made = []
+    for task, (begin, stop) in enumerate(pairwise(cuts)):
+        columns = [*rows.slice(begin, stop - begin).columns]
+        names = [*rows.schema.names]
+        if stream.external:
+            columns.append(pa.array(times[begin:stop], pa.int64(), from_pandas=True))
+            names.append(TIME)
+        columns.append(pa.array(np.full(stop - begin, now), pa.int64()))
+        batch = pa.RecordBatch.from_arrays(columns, [*names, NOW])
+        made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(iter([batch]))]
+    return made
+
+
+def _renumbered(batch: pa.RecordBatch, task: int) -> pa.RecordBatch:
+    return batch.set_column(2, "origin", pa.array([task] * batch.num_rows, pa.int32()))
+
+
+def _clock(now: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({NOW: pa.array([now], pa.int64())})
+
+
+def _level(level: int, host: HostSpec, packages: list[Any], cluster: Cluster) -> list[pd.DataFrame]:
+    frames = [p if isinstance(p, pd.DataFrame) else p.to_pandas() for p in packages]
+    if not frames:
+        return []
+    together = pd.concat(frames)
+    out = []
+    for shard in sorted(set(together["shard"])):
+        mine = together[together["shard"] == shard]
+        mine = mine.sample(frac=1, random_state=cluster.rng.randint(0, 2**31))
+        out.append(cluster.run_task(level, host, int(shard), [mine]))
+    return out
+
+
+def _collect(frame: pd.DataFrame, outcome: Outcome) -> None:
+    kinds: Mapping[str, list[tuple[Any, ...]]] = {
+        RESULT: outcome.answers,
+        LATE: outcome.late,
+        REJECTED: outcome.rejected,
+    }
+    for kind, body in zip(frame["kind"], frame["body"], strict=True):
+        if kind in kinds:
+            for batch in from_ipc(body):
+                kinds[kind] += [tuple(row.values()) for row in batch.to_pylist()]
+
+
+def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch]) -> Outcome:
+    """The same arrivals in one engine in this process."""
+    from headrace.flow.batch import concat
+    from headrace.runtimes.spark.answers import late_rows, rejected_rows
+
+    engine = Engine()
+    inputs.install(engine, dict.fromkeys(sources_of(plan)))
+    engine.add("q", plan)
+    outcome = Outcome()
+    for now, arrived in batches:
+        for name, (rows, times) in arrived.items():
+            ticks = pa.array(times, pa.int64(), from_pandas=True)
+            external = engine.graph.sources[name].kind.value == "external"
+            engine.push(name, rows, ticks if external else None, now=now)
+        engine.advance(now)
+        if found := engine.drain("q"):
+            answer = concat(found)
+            rows_out = answer.data.to_pylist()
+            outcome.answers += [
+                (*row.values(), int(t)) for row, t in zip(rows_out, answer.start, strict=True)
+            ]
+        if late := engine.drain_late():
+            outcome.late += [tuple(row.values()) for row in late_rows(late).to_pylist()]
+        if rejected := engine.drain_rejected():
+            outcome.rejected += [tuple(row.values()) for row in rejected_rows(rejected).to_pylist()]
+    return outcome
