@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 from headrace.errors import SparkError
 
 if TYPE_CHECKING:
+    from headrace.runtimes.spark.apply import apply
+    from headrace.runtimes.spark.outputs import Files, outputs
     from headrace.runtimes.spark.progress import listener
     from headrace.runtimes.spark.punctuate import punctuate
     from headrace.runtimes.spark.session import report, session
+    from headrace.runtimes.spark.types import stream
 
 # Name → the file of headrace.runtimes.spark that defines it. A new name also goes in the imports above.
 _HOMES = {
+    "Files": "outputs",
+    "apply": "apply",
+    "outputs": "outputs",
+    "stream": "types",
     "listener": "progress",
     "punctuate": "punctuate",
     "report": "session",
@@ -25,7 +32,7 @@ _HOMES = {
 
 _EXTRA = ("pyspark", "pandas", "google")
 
-__all__ = ["listener", "punctuate", "report", "session"]
+__all__ = ["Files", "apply", "listener", "outputs", "punctuate", "report", "session", "stream"]
 
 
 def __getattr__(name: str) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,18 +14,20 @@ from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case, cases
 from headrace.testing.runs import Run, runs
-from tests.engine.driving import engine_for
+from tests.engine.driving import engine_for, load_tables
 
 
 def take_turns(case: Case, run: Run, turns: list[int]) -> list[Batch]:
     """The answers when twin `turns[i]` makes step i: a snapshot follows each step, as on Spark."""
-    twins = [engine_for(case, run) for _ in range(3)]
+    twins = [engine_for(case, replace(run, load=len(run.steps))) for _ in range(3)]
     chain: list[Snapshot] = []
     known: dict[int, int] = {}
     answers: list[Batch] = []
-    for step, turn in zip(run.steps, turns, strict=True):
+    for i, (step, turn) in enumerate(zip(run.steps, turns, strict=True)):
         engine = twins[turn]
         _bring_up(engine, chain, known.get(turn))
+        if i == 0:
+            load_tables(engine, case)
         _make(engine, step)
         answers += engine.drain("q")
         written = engine.snapshot(chain[-1].version if chain else None)

@@ -25,7 +25,7 @@ from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import LATE, REJECTED, RESULT, Outlet
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host, HostSpec
-from headrace.runtimes.spark.packing import from_ipc
+from headrace.runtimes.spark.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.topology import hosts
 
 Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]
@@ -105,12 +105,17 @@ class Outcome:
         return tuple(sorted(rows, key=repr) for rows in (self.answers, self.late, self.rejected))
 
 
+Tables = dict[str, pa.Table]
+
+
 def on_spark(
-    plan: Plan, inputs: Inputs, batches: list[MicroBatch], partitions: int, cluster: Cluster
+    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, partitions: int, cluster: Cluster
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch."""
     outcome = Outcome()
-    chain = hosts(plan, inputs, partitions, Outlet("__t"), several=False)
+    chain = hosts(
+        plan, inputs, partitions, Outlet("__t"), tables={name: to_ipc(rows) for name, rows in tables.items()}
+    )
     for now, arrived in batches:
         if cluster.rng.random() < 0.1:
             cluster.restart()
@@ -177,7 +182,7 @@ def _collect(frame: pd.DataFrame, outcome: Outcome) -> None:
                 kinds[kind] += [tuple(row.values()) for row in batch.to_pylist()]
 
 
-def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch]) -> Outcome:
+def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables) -> Outcome:
     """The same arrivals in one engine in this process."""
     from headrace.flow.batch import concat
     from headrace.runtimes.spark.answers import late_rows, rejected_rows
@@ -185,6 +190,8 @@ def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch]) -> Outcome:
     engine = Engine()
     inputs.install(engine, dict.fromkeys(sources_of(plan)))
     engine.add("q", plan)
+    for name, data in tables.items():
+        engine.load(name, data)
     outcome = Outcome()
     for now, arrived in batches:
         for name, (rows, times) in arrived.items():

@@ -19,7 +19,7 @@ from headrace.graph.admission import Rules
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.topology import hosts
-from headrace.testing.plans import Case, cases
+from headrace.testing.plans import Case, cases, tables_of
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
 
@@ -29,8 +29,9 @@ def micro_batches(draw: st.DrawFn, case: Case) -> list[MicroBatch]:
     """The rows of a case in micro-batches: mostly in order, some late, some too far ahead, some timeless."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     arrivals: list[tuple[int, str, int | None, dict[str, Any]]] = []
+    streams = {source.name for source in sources_of(case.plan)}
     for name, rows in case.sources.items():
-        for time, row in rows:
+        for time, row in rows if name in streams else ():
             delay = rng.choice((0, 0, 0, 1, 3, 12))
             wild = rng.choice((time,) * 20 + (time + 500, None))
             arrivals.append((time + delay, name, wild, row))
@@ -73,13 +74,17 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
         promises={name: data.draw(promises()) for name in names}, rules=dict.fromkeys(names, rule)
     )
     batches = data.draw(micro_batches(case))
+    tables = {
+        t.name: pa.Table.from_pylist([r for _, r in case.sources[t.name]], schema=t.columns)
+        for t in tables_of(case.plan)
+    }
     partitions = data.draw(st.integers(1, 3))
     cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeadraceWarning)
-        chain = hosts(case.plan, inputs, partitions, Outlet(), several=False)
+        chain = hosts(case.plan, inputs, partitions, Outlet())
         event(f"{len(chain)} hosts, {len(chain[-1].names)} shards")
-        spread = on_spark(case.plan, inputs, batches, partitions, cluster)
-    whole = embedded(case.plan, inputs, batches)
+        spread = on_spark(case.plan, inputs, batches, tables, partitions, cluster)
+    whole = embedded(case.plan, inputs, batches, tables)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))

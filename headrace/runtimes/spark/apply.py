@@ -16,7 +16,11 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.plan.nodes import Source
 from headrace.runtimes.spark.answers import (
+    LATE,
+    LATE_SCHEMA,
     OUT_DDL,
+    REJECTED,
+    REJECTED_SCHEMA,
     RESULT,
     Forward,
     Outlet,
@@ -24,12 +28,12 @@ from headrace.runtimes.spark.answers import (
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host, HostSpec
-from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc
+from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
 from headrace.runtimes.spark.topology import hosts
 from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.schema import Schema
-from headrace.sql import Query
+from headrace.sql import Query, TableDef
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -39,13 +43,42 @@ class Options:
     """How a query runs on Spark, beyond what it asks."""
 
     inputs: Inputs
-    timer: Duration | DataFrame | None
-    shards: int | None
-    time_column: str | None
-    arrival: str | None
+    timer: Duration | DataFrame | None = None
+    shards: int | None = None
+    time_column: str | None = None
+    arrival: str | None = None
 
 
-def apply(
+@dataclass(frozen=True)
+class Answers:
+    """All that a query gives, packed: a DataFrame for each kind of it."""
+
+    packed: DataFrame
+    schema: Schema
+
+    @property
+    def result(self) -> DataFrame:
+        return unpacked(self.packed, RESULT, self.schema)
+
+    @property
+    def late(self) -> DataFrame:
+        return unpacked(self.packed, LATE, LATE_SCHEMA)
+
+    @property
+    def rejected(self) -> DataFrame:
+        return unpacked(self.packed, REJECTED, REJECTED_SCHEMA)
+
+
+def apply(query: Query, **streams_and_options: Any) -> DataFrame:
+    """The answers of `query` as a streaming DataFrame, for any sink, trigger and checkpoint.
+
+    Takes what `answers` takes: `apply(query, bids=bids, bounds={"bids": {"disorder": "10 seconds"}})`. Late
+    and rejected rows are counted in the progress of the query; `outputs` gives them too.
+    """
+    return answers(query, **streams_and_options).result
+
+
+def answers(
     query: Query,
     *,
     streams: Mapping[str, DataFrame] | None = None,
@@ -58,36 +91,23 @@ def apply(
     time_column: str | None = None,
     arrival: str | None = None,
     **more: DataFrame,
-) -> DataFrame:
-    """The answers of `query` over streaming DataFrames, given by the names of the query's streams.
+) -> Answers:
+    """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
 
-    `bounds` says how late rows may be: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}` (behind
-    the newest row of the stream, behind the clock), a `Bounds` or learned heartbeats for all. `enforce` and
-    `guard` say what becomes of rows that come later or from too far ahead. `timer` is how often silence is
-    looked into. `shards`: at most the shuffle partitions. `time_column` adds the time of each answer.
-    `arrival` names a column of every stream that replaces the clock, to replay what was recorded.
+    `apply(query, bids=bids, items=items, bounds={...})`; tables are static DataFrames. `bounds` says how late
+    rows may be: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}` (behind the newest row of the
+    stream, behind the clock), a `Bounds` or learned heartbeats for all; or `inputs` says all of it. `enforce`
+    and `guard`: what becomes of rows that come later, or from too far ahead. `timer`: how often silence is
+    looked into, a streaming DataFrame that ticks, or None. `shards`: at most the shuffle partitions.
+    `time_column` adds the time of each answer. `arrival` names a column of every stream that replaces the
+    clock, to replay what was recorded. `streams`: DataFrames by name, for names that are no keywords.
     """
-    frames = {**(streams or {}), **more}
-    options = _options(query, bounds, inputs, enforce, guard, timer, shards, time_column, arrival)
-    packed = _packed(query, frames, options)
-    return unpacked(packed, RESULT, Outlet(time_column).schema(query.schema))
-
-
-def _options(
-    query: Query,
-    bounds: AllBounds,
-    inputs: Inputs | None,
-    enforce: str,
-    guard: Duration | None,
-    timer: Duration | DataFrame | None,
-    shards: int | None,
-    time_column: str | None,
-    arrival: str | None,
-) -> Options:
     names = [source.name for source in query.sources]
-    chosen = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
-    chosen.check(query.sources)
-    return Options(chosen, timer, shards, time_column, arrival)
+    said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
+    said.check(query.sources)
+    options = Options(said, timer, shards, time_column, arrival)
+    packed = _packed(query, {**(streams or {}), **more}, options)
+    return Answers(packed, Outlet(time_column).schema(query.schema))
 
 
 def _packed(query: Query, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
@@ -148,7 +168,8 @@ def _matched(query: Query, frames: Mapping[str, DataFrame]) -> dict[str, DataFra
                 place=name,
                 hint=f"apply(query, {name}=...)",
             )
-    odd = [name for name in frames if name.lower() not in {w.lower() for w in wanted}]
+    known = {name.lower() for name in (*wanted, *(table.name for table in query.tables))}
+    odd = [name for name in frames if name.lower() not in known]
     if odd:
         raise SparkError(
             "HR-SP11", "the query reads no such stream", place=odd[0], hint=f"it reads: {', '.join(wanted)}"
@@ -164,9 +185,36 @@ def _matched(query: Query, frames: Mapping[str, DataFrame]) -> dict[str, DataFra
     return {name: by_name[name.lower()] for name in wanted}
 
 
+def _tables(query: Query, frames: Mapping[str, DataFrame]) -> dict[str, bytes]:
+    """The rows of each table: of the static DataFrame given for it, else those that came with the query."""
+    by_name = {name.lower(): df for name, df in frames.items()}
+    return {table.name: to_ipc(_table_rows(table, by_name.get(table.name.lower()))) for table in query.tables}
+
+
+def _table_rows(table: TableDef, df: DataFrame | None) -> pa.Table:
+    if df is not None and df.isStreaming:
+        raise SparkError(
+            "HR-SP12",
+            "a table must be a static DataFrame",
+            place=table.name,
+            hint="spark.read, not readStream",
+        )
+    if df is not None:
+        typed = [_column(df, field.name, table.name).alias(field.name) for field in table.schema]
+        return df.select(*typed).toArrow().cast(table.schema)
+    if table.data is None:
+        raise SparkError(
+            "HR-SP11",
+            "no DataFrame for a table of the query",
+            place=table.name,
+            hint=f"apply(query, {table.name}=...)",
+        )
+    return table.data
+
+
 def _fanned(df: DataFrame, stream: StreamSpec, query: Query, names: list[int], options: Options) -> DataFrame:
     source = stream.source
-    columns = [_column(df, field.name, source) for field in source.schema]
+    columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []
     now = _now(df, options)
     typed = spark_schema(source.schema)
@@ -175,12 +223,12 @@ def _fanned(df: DataFrame, stream: StreamSpec, query: Query, names: list[int], o
     return chosen.mapInArrow(Fan(stream, names), PACKED_DDL)
 
 
-def _column(df: DataFrame, name: str, source: Source) -> Any:
+def _column(df: DataFrame, name: str, place: str) -> Any:
     if name not in df.columns:
         raise SparkError(
             "HR-SP14",
             f"the DataFrame has no column {name!r}",
-            place=source.name,
+            place=place,
             hint=f"it has: {', '.join(df.columns)}",
         )
     return df[name]

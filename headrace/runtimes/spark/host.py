@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hashlib import sha256
@@ -22,7 +22,7 @@ from headrace.plan.show import show
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.fan import NO_TIME, StreamSpec
-from headrace.runtimes.spark.packing import Package, Times
+from headrace.runtimes.spark.packing import Package, Times, from_ipc
 from headrace.runtimes.spark.store import CHUNK, HEAD, VERSION, Head, Store
 from headrace.time.timestamp import MIN_TIME
 
@@ -44,6 +44,7 @@ class HostSpec:
     names: tuple[int, ...]
     inlets: tuple[str, ...] = ()
     outlet: Outlet = field(default_factory=Outlet)
+    tables: Mapping[str, bytes] = field(default_factory=dict)
 
     @cached_property
     def layout(self) -> str:
@@ -52,10 +53,17 @@ class HostSpec:
         return f"plan {digest} in {len(self.names)} shards"
 
     def build(self) -> Engine:
-        """A fresh engine."""
+        """An engine that has seen nothing, not even the tables."""
         engine = Engine()
         self.inputs.install(engine, [stream.source for stream in self.streams])
         engine.add(QUERY, self.plan)
+        return engine
+
+    def begin(self) -> Engine:
+        """An engine that may begin: the tables, which never change, are in it."""
+        engine = self.build()
+        for name, rows in self.tables.items():
+            engine.load(name, pa.Table.from_batches(from_ipc(rows)))
         return engine
 
 
@@ -99,19 +107,16 @@ class Host(StatefulProcessor):
         assert self._store is not None
         known = live.take(self._spec.id, shard)
         if head is None:
-            return self._fresh()
+            return live.Live(self._spec.begin(), 0, "")
         if known is not None:
             missed = self._store.since(head, known.version, known.token)
             if missed is not None:
                 if missed:
                     known.engine.catch_up(missed)
                 return known
-        rebuilt = self._fresh()
-        rebuilt.engine.restore(self._store.all(head))
-        return rebuilt
-
-    def _fresh(self) -> live.Live:
-        return live.Live(self._spec.build(), 0, "")
+        engine = self._spec.build()
+        engine.restore(self._store.all(head))
+        return live.Live(engine, head.version, head.token)
 
     def close(self) -> None:
         return None

@@ -98,11 +98,11 @@ def packed(
     }
 
 
-def to_ipc(batch: pa.RecordBatch) -> bytes:
-    """A batch as the bytes of an Arrow stream."""
+def to_ipc(rows: pa.RecordBatch | pa.Table) -> bytes:
+    """Rows as the bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
     return bytes(sink.getvalue().to_pybytes())
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import Expression
-from headrace.plan.nodes import Inlet, Plan, Source, Union
+from headrace.plan.nodes import Inlet, Plan, Source, Table, Union
 from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.stages import Stage, stages
-from headrace.plan.trees import exchange, sources_of
+from headrace.plan.trees import exchange, sources_of, walk
 from headrace.runtimes.spark.answers import Forward, Outlet
 from headrace.runtimes.spark.fan import StreamSpec
 from headrace.runtimes.spark.host import HostSpec
@@ -21,8 +21,18 @@ from headrace.runtimes.spark.shards import names_for
 from headrace.time.ets import periodic
 
 
-def hosts(plan: Plan, inputs: Inputs, partitions: int, outlet: Outlet, several: bool) -> list[HostSpec]:
-    """The hosts of a plan, from the lowest to the one whose answers are the query's."""
+def hosts(
+    plan: Plan,
+    inputs: Inputs,
+    partitions: int,
+    outlet: Outlet,
+    several: bool = False,
+    tables: Mapping[str, bytes] | None = None,
+) -> list[HostSpec]:
+    """The hosts of a plan, from the lowest to the one whose answers are the query's.
+
+    `several`: a micro-batch may hold rows of several instants. `tables` are their rows by name.
+    """
     cut = _stages(plan, inputs) if partitions > 1 else [Stage(plan, Partitioning({}))]
     names = [_names(stage, partitions) for stage in cut]
     made: list[HostSpec] = []
@@ -34,9 +44,17 @@ def hosts(plan: Plan, inputs: Inputs, partitions: int, outlet: Outlet, several: 
     told: set[str] = set()
     for i, host in enumerate(made):
         own = frozenset(stream.source.name for stream in host.streams) - told
-        made[i] = replace(host, outlet=replace(outlets[i], tells_of=own))
+        made[i] = replace(
+            host, outlet=replace(outlets[i], tells_of=own), tables=_tables(host.plan, tables or {})
+        )
         told |= own
     return made
+
+
+def _tables(plan: Plan, tables: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Those that a part reads: each shard has them whole."""
+    read = {each.name for each in walk(plan) if isinstance(each, Table)}
+    return {name: rows for name, rows in tables.items() if name in read}
 
 
 def _stages(plan: Plan, inputs: Inputs) -> list[Stage]:
