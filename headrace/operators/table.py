@@ -12,6 +12,7 @@ from headrace.operators.except_ import ExceptOperator
 from headrace.operators.expand import ExpandOperator
 from headrace.operators.granularity import granularity
 from headrace.operators.join import JoinOperator
+from headrace.operators.lag import lag
 from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.project import ProjectOperator
@@ -27,6 +28,7 @@ from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import time_window
 from headrace.plan import nodes, ordering
+from headrace.plan.lag import Lag
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence
@@ -48,6 +50,7 @@ OPERATORS: dict[type[Plan], Build] = {
     SessionAggregate: SessionAggregateOperator,
     nodes.Distinct: DistinctOperator,
     TopN: TopNOperator,
+    Lag: lag,
     nodes.Except: ExceptOperator,
     nodes.IStream: IStreamOperator,
     nodes.DStream: DStreamOperator,

@@ -9,6 +9,7 @@ import pyarrow.types as pt
 
 from headrace.errors import PlanError
 from headrace.plan import nodes, sequence
+from headrace.plan.lag import Lag
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence_check import check_sequence
 from headrace.plan.session import SessionAggregate
@@ -129,6 +130,15 @@ def _top_n(plan: TopN) -> None:
         raise PlanError("HR-P006", f"{of} has no order", place=nested.column, hint="order by a part of it")
 
 
+def _lag(plan: Lag) -> None:
+    if plan.input.is_relation:
+        raise PlanError("HR-P022", "LAG over a relation", hint="look back in the stream, then window it")
+    _known("PARTITION BY", plan.keys, plan.input.schema)
+    _known("LAG", [call.column for call in plan.calls], plan.input.schema)
+    for call in plan.calls:
+        _positive("LAG", call.offset)
+
+
 def _granularity(plan: nodes.Granularity) -> None:
     _relations("granularity", plan.inputs)
     _positive("GRANULARITY", plan.grain)
@@ -219,6 +229,7 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.Granularity: _granularity,
     nodes.Distinct: lambda plan: _relations("DISTINCT", plan.inputs),
     TopN: _top_n,
+    Lag: _lag,
     nodes.IStream: _to_stream,
     nodes.DStream: _to_stream,
     nodes.RStream: _rstream,

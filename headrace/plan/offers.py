@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.expressions import Column, Expression
 from headrace.plan import nodes
+from headrace.plan.lag import Lag
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.sequence import StepKind
@@ -84,7 +85,7 @@ def _window(plan: nodes.Window) -> list[Key]:
     return offers(plan.input) if spec is None else _meeting(plan.input, spec.keys)
 
 
-def _aggregate(plan: nodes.Aggregate | TopN) -> list[Key]:
+def _aggregate(plan: nodes.Aggregate | TopN | Lag) -> list[Key]:
     return _meeting(plan.input, plan.keys)
 
 
@@ -125,6 +126,7 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     SessionAggregate: _aggregate,
     nodes.Distinct: _same,
     TopN: _aggregate,
+    Lag: _aggregate,
     nodes.Except: _positions,
     nodes.IStream: _same,
     nodes.DStream: _same,

@@ -24,6 +24,7 @@ import pyarrow.types as pt
 from headrace.expressions import Column, Expression, lit
 from headrace.expressions.rewriting import is_movable, respects_equality, substitute
 from headrace.plan import nodes
+from headrace.plan.lag import Lag
 from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
 from headrace.plan.sequence import Sequence as SequencePlan
@@ -194,6 +195,13 @@ def _top_n(search: Search, plan: TopN, key: Key | None) -> Iterator[Keys]:
     return _by(search, plan, key, plan.keys, f"the first {plan.count} of each {', '.join(plan.keys)}")
 
 
+def _lag(search: Search, plan: Lag, key: Key | None) -> Iterator[Keys]:
+    if not plan.keys:
+        hint = "write PARTITION BY if each key may look back among its own rows"
+        return search.refuse("LAG looks back among all rows", hint, True)
+    return _by(search, plan, key, plan.keys, f"LAG of each {', '.join(plan.keys)}")
+
+
 def _by(
     search: Search, plan: nodes.Unary, key: Key | None, allowed: Sequence[str], what: str
 ) -> Iterator[Keys]:
@@ -332,6 +340,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     SessionAggregate: _aggregate,
     nodes.Distinct: _content,
     TopN: _top_n,
+    Lag: _lag,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _content,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.plan import nodes, ordering, windows
+from headrace.plan.lag import Lag
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence, StepKind
@@ -35,6 +36,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
     SessionAggregate: lambda p: f"aggregate {_calls(p)} of each session [SESSION {p.gap}]",
     nodes.Distinct: lambda p: "distinct",
+    Lag: lambda p: "look back: " + _lags(p),
     TopN: lambda p: "first " + _top(p),
     nodes.Except: lambda p: "except all" if p.all else "except",
     nodes.IStream: lambda p: "istream",
@@ -112,3 +114,8 @@ def _sequence(plan: Sequence) -> str:
 
 
 _STEPS = {StepKind.ONCE: "#{}", StepKind.REPEATED: "#{}+", StepKind.MISSING: "not #{}"}
+
+
+def _lags(plan: Lag) -> str:
+    calls = ", ".join(f"lag({c.column}, {c.offset}) AS {c.name}" for c in plan.calls)
+    return calls + (f" of each {', '.join(plan.keys)}" if plan.keys else "")

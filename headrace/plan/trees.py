@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from headrace.plan.lag import Lag
 from headrace.plan.nodes import Aggregate, Plan, Source, Window
 from headrace.plan.sequence import Sequence
 from headrace.plan.windows import Rows
@@ -47,4 +48,6 @@ def minds_order(plan: Plan) -> bool:
         return isinstance(plan.spec, Rows)
     if isinstance(plan, Sequence):
         return any(map(plan.order_matters, range(len(plan.steps))))
+    if isinstance(plan, Lag):
+        return True
     return isinstance(plan, Aggregate) and any(call.function in PLACED for call in plan.calls)

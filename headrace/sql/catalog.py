@@ -92,11 +92,13 @@ class Relation:
 
     `ticks_per_second` is ANY_TIME where no stream says what a tick is: tables go with every time.
     `implicit`: a relation only because a stream without a window counts as UNBOUNDED, or a table.
+    `time_column`: the column of a stream that its times come from, where that is known.
     """
 
     plan: Plan
     ticks_per_second: int | None
     implicit: bool = False
+    time_column: str | None = None
 
     @property
     def is_stream(self) -> bool:
@@ -188,7 +190,7 @@ class Catalog:
         """What `name` means here."""
         stream, view = self.streams.get(name.lower()), self._views.get(name.lower())
         if stream is not None:
-            return Relation(stream.source, stream.ticks_per_second)
+            return Relation(stream.source, stream.ticks_per_second, time_column=stream.time_column)
         table = self.tables.get(name.lower())
         if table is not None:
             return Relation(table.plan, ANY_TIME, implicit=True)

@@ -55,7 +55,8 @@ def renamed(relation: Relation, names: list[str], place: Place) -> Relation:
     if names == old:
         return relation
     columns = tuple((new, Column(name)) for new, name in zip(names, old, strict=True))
-    return replace(relation, plan=Project(relation.plan, columns))
+    time = next((new for new, each in columns if each.name == relation.time_column), None)
+    return replace(relation, plan=Project(relation.plan, columns), time_column=time)
 
 
 def one_domain(first: int | None, second: int | None, place: Place) -> int | None:

@@ -62,3 +62,8 @@ class Resolver:
         code = Code.NESTED_AGGREGATE if self.clause == "an aggregate" else Code.MISPLACED_AGGREGATE
         hint = "aggregate in a subquery" if self.clause != "WHERE" else "write HAVING"
         fail(code, f"{node.name.lower()} has no place in {self.clause}", node, hint)
+
+    def over(self, node: exp.Window) -> Expression:
+        """The value of a function over a partition."""
+        hint = "ROW_NUMBER() is a column of SELECT, LAG(…) stands in SELECT over a stream"
+        fail(Code.OVER, f"OVER has no place in {self.clause} like this", node, hint)

@@ -191,6 +191,7 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.DPipe: lambda resolver, node: _named(resolver, node, "concat", [node.this, node.expression]),
     exp.Anonymous: _call,
     exp.Filter: _filter,
+    exp.Window: lambda resolver, node: resolver.over(node),
 }
 REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Star: ("*", "name the columns, or write count(*)"),
@@ -198,7 +199,6 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Select: ("a query", "put it into FROM and join with it"),
     exp.Exists: ("EXISTS", "join with the other stream and take DISTINCT"),
     exp.Interval: ("INTERVAL", "it moves a time: ts - INTERVAL 10 SECONDS"),
-    exp.Window: ("OVER", "aggregate over a window on the FROM item: FROM s [ROWS 10]"),
     exp.IntDiv: ("DIV", "CAST(a / b AS BIGINT) rounds towards zero"),
     exp.Distinct: ("DISTINCT", "write it after SELECT, or inside count(DISTINCT x)"),
     exp.Alias: ("AS", "only columns of SELECT have a name"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
 
-from headrace.expressions import Expression
-from headrace.plan.nodes import Distinct, Plan
+from headrace.expressions import Column, Expression
+from headrace.plan.nodes import Distinct, Plan, Project
 from headrace.plan.windows import Session
 from headrace.sql.aggregation import aggregated
 from headrace.sql.catalog import Relation
@@ -17,11 +18,13 @@ from headrace.sql.columns import Listed, SelectList, has_aggregate, listed, proj
 from headrace.sql.environment import Environment
 from headrace.sql.items import From, Translate, read_from
 from headrace.sql.joins import joined, selected
+from headrace.sql.lags import LagResolver
 from headrace.sql.outputs import OUTPUTS
 from headrace.sql.place import fail
 from headrace.sql.rank_bounds import bounded, is_unlimited
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import Resolver
+from headrace.sql.scope import Item
 from headrace.sql.sequences import read_sequence
 from headrace.sql.tops import BOUNDED, Ranking, read_ranking
 from headrace.sql.typed import conjuncts
@@ -99,7 +102,15 @@ def _relation(body: Body, plan: Plan) -> Relation:
     items = body.source.scope.items
     made = body.is_grouped or body.ranking is not None
     implicit = plan.is_relation and not made and all(item.is_implicit for item in items)
-    return Relation(plan, body.source.ticks_per_second, implicit)
+    return Relation(plan, body.source.ticks_per_second, implicit, _time_column(items, plan))
+
+
+def _time_column(items: Sequence[Item], plan: Plan) -> str | None:
+    """What the column with the times of the one stream is called here, if it is still there."""
+    time = items[0].input.time_column if len(items) == 1 and not plan.is_relation else None
+    if time is None or not isinstance(plan, Project):
+        return time
+    return next((name for name, each in plan.columns if each == Column(time)), None)
 
 
 def _topped(body: Body, plan: Plan) -> Plan:
@@ -121,8 +132,9 @@ def _plain(body: Body) -> Plan:
         plan = joined(scope, body.where)
     else:
         plan = selected(scope.items[0].as_written, body.where)
-    resolver = Resolver(scope, "SELECT")
-    return projected(plan, [(each.name, each.resolved(resolver)) for each in body.inner])
+    resolver = LagResolver(scope, plan)
+    made = [(each.name, each.resolved(resolver)) for each in body.inner]
+    return projected(resolver.looking_back(plan), made)
 
 
 def _grouped(body: Body) -> Plan:

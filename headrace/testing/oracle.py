@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.expressions import Expression, evaluator
 from headrace.plan import nodes, windows
+from headrace.plan.lag import Lag, LagCall
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
 from headrace.plan.sequence import Sequence as SequencePlan
@@ -318,6 +319,23 @@ def _distinct(plan: nodes.Distinct, sources: Sources) -> list[Element]:
     return _intervals((t, Counter(set(bag))) for t, bag in snapshots)
 
 
+def _lag(plan: Lag, sources: Sources) -> list[Element]:
+    below = plan.input.schema
+    came: dict[Row, list[Row]] = defaultdict(list)
+    looked = []
+    for e in _ordered(plan.input, sources):
+        earlier = came[_pick(below, plan.keys, e.row)]
+        looked.append(e._replace(row=e.row + canonical_row(_back(c, below, earlier) for c in plan.calls)))
+        earlier.append(e.row)
+    return looked
+
+
+def _back(call: LagCall, below: Schema, earlier: list[Row]) -> Any:
+    if len(earlier) < call.offset:
+        return None if call.default is None else call.default.value
+    return earlier[-call.offset][below.names.index(call.column)]
+
+
 def _top_n(plan: TopN, sources: Sources) -> list[Element]:
     elements = _meaning(plan.input, sources)
     return _intervals((t, Counter(_firsts(plan, _valid(elements, t)))) for t in _instants(elements))
@@ -409,6 +427,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     SessionAggregate: _session_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,
+    Lag: _lag,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _dstream,

@@ -16,8 +16,9 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from headrace.expressions import Expression, col
+from headrace.expressions import Expression, Literal, col
 from headrace.plan import nodes, windows
+from headrace.plan.lag import Lag, LagCall
 from headrace.plan.nodes import AggregateCall, Plan, Source, Table
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
@@ -320,6 +321,21 @@ def _session_aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return SessionAggregate(plan, keys, calls, draw(st.integers(1, 5)), bounds)
 
 
+def _lag(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _stream(draw, sources, depth - 1)
+    taken = set(plan.schema.names)
+    columns = draw(st.lists(st.sampled_from(plan.schema.names), min_size=1, max_size=2))
+    calls = []
+    for i, column in enumerate(columns):
+        value = draw(st.none() | literals(plan.schema.field(column).type))
+        default = value if isinstance(value, Literal) else None
+        name = f"lag{i}" if is_exact(column) else f"lag{i}_avg"
+        calls.append(LagCall(name, column, draw(st.integers(1, 3)), default))
+    if taken & {call.name for call in calls}:
+        return plan
+    return Lag(plan, tuple(draw(_keys(plan.schema))), tuple(calls))
+
+
 def _aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return _aggregate_of(draw, _relation(draw, sources, depth - 1))
 
@@ -373,7 +389,7 @@ def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 
 ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))
-STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence)
+STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence, _lag)
 TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
 WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate, _table)
 RELATIONS: Final[tuple[Drawing, ...]] = (

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
 from headrace.plan import nodes, ordering, windows
+from headrace.plan.lag import Lag, LagCall
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.session import SessionAggregate
@@ -21,7 +22,7 @@ from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
-from headrace.testing.schemas import FLOAT, INT, names_of, predicates, rows, scalars, schemas
+from headrace.testing.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
 from headrace.testing.sequence_plans import sequence_of
 from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
@@ -292,6 +293,18 @@ def session_aggregates(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def lags(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
+    schema = draw(schemas())
+    of = draw(below(schema))
+    columns = draw(st.lists(st.sampled_from(schema.names), min_size=1, max_size=2))
+    calls_ = []
+    for i, column in enumerate(columns):
+        default = draw(st.none() | literals(schema.field(column).type))
+        calls_.append(LagCall(f"lag{i}", column, draw(st.integers(1, 3)), default))
+    return case_of(Lag(of[0], draw(keys_of(schema)), tuple(calls_)), (of,))
+
+
+@st.composite
 def tops(draw: st.DrawFn) -> Case:
     schema = draw(schemas())
     below = draw(relations(schema))
@@ -326,6 +339,8 @@ CASES: dict[str, Entry] = {
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "SessionAggregateOperator": Entry(session_aggregates()),
+    "LagOperator": Entry(lags(streams)),
+    "OrderedLagOperator": Entry(lags(given_streams)),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),
     "MergeOperator": Entry(merges(), Terms(disordered=True)),
     "ExpandOperator": Entry(expansions(), Terms(disordered=True)),

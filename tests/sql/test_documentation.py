@@ -10,7 +10,7 @@ import pytest
 from headrace.sql import Catalog, declare, query
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "cql"
-OWN = ("quality.md", "sessions.md", "top-n.md")
+OWN = ("lag.md", "quality.md", "sessions.md", "top-n.md")
 """Pages whose examples are over the streams that the first page declares."""
 
 

@@ -30,6 +30,7 @@ REAL = [
     "QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC) < 3",
     "SELECT n, item FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price) AS n FROM bids) "
     "WHERE n <= 2 AND item > 0",
+    "SELECT item, price - LAG(price, 1, 0.0) OVER (PARTITION BY item) AS d FROM bids WHERE price > 1",
     "SELECT item, count(*) AS n, window_end, last(price) FROM bids [SESSION 2] GROUP BY item HAVING n > 1",
     "SELECT item, count(*) AS n FROM bids [RANGE 4 SLIDE 2] GROUP BY item ORDER BY n DESC, item LIMIT 1",
 ]
