@@ -30,6 +30,7 @@ from headrace.sql.query import meaning
 
 if TYPE_CHECKING:
     from headrace.builder.grouped import Grouped
+    from headrace.builder.sequences import Step
 
 Given = str | Expression
 CLAUSES = ("window", "joins", "where", "keys", "columns", "having", "distinct", "qualify")
@@ -98,8 +99,8 @@ class Builder:
         """The same under another name, as in `FROM bids AS b`."""
         identifier(name)
         bare = self.statement.bare if isinstance(self.statement, Select) else None
-        statement = self.statement if bare is None else Select(replace(bare, alias=name))
-        return replace(self, statement=statement, name=name)
+        item = Item(self.statement, alias=name) if bare is None else replace(bare, alias=name)
+        return replace(self, statement=Select(item), name=name)
 
     def where(self, *conditions: Given) -> Builder:
         """The rows that meet all conditions."""
@@ -178,6 +179,19 @@ class Builder:
         ready, item = self._open("joins"), builder(other)._item()
         joined = Joined(item, conditions(on, ready.item, item))
         return self._of_several(replace(ready, joins=(*ready.joins, joined)), (other,))
+
+    def sequence(
+        self,
+        *steps: Builder | Step,
+        mode: str,
+        partition_by: Keys | None = None,
+        within: Duration | None = None,
+        strict: bool = False,
+    ) -> Builder:
+        """Rows of this stream and then of the others: `headrace.builder.sequence` with this one first."""
+        from headrace.builder.sequences import sequence
+
+        return sequence(self, *steps, mode=mode, partition_by=partition_by, within=within, strict=strict)
 
     def union(self, *others: Builder) -> Builder:
         """The rows of all, each content once: UNION."""

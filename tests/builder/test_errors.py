@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import HeadraceError, StreamDef, col, lit, stream, table
-from headrace.builder import Builder, aggregate, count, expr, max_
+from headrace.builder import Builder, aggregate, count, expr, max_, sequence
 from headrace.errors import SqlError
 from headrace.sql.fragments import expression
 from headrace.sql.parse import parse
@@ -82,6 +82,14 @@ CASES: dict[str, tuple[Callable[[], object], str, str]] = {
     "a session row by row": (lambda: bids.window(session=9).select("item"), "HR-Q024", ""),
     "a session as it is": (lambda: bids.window(session=9).named("q"), "HR-Q024", ""),
     "a session joined": (lambda: items.join(bids.window(session=9)), "HR-Q024", ""),
+    "no mode": (lambda: sequence(bids, items, mode="recently"), "HR-Q001", "did you mean 'recent'?"),
+    "no steps": (lambda: sequence(mode="recent"), "HR-Q001", "first, second"),
+    "no stream in a sequence": (lambda: bids.sequence("items", mode="recent"), "HR-Q063", "headrace.stream"),
+    "a name for a sequence": (
+        lambda: bids.sequence(items, mode="recent").alias("s").select("s.nothing"),
+        "HR-Q011",
+        "",
+    ),
     "endless": (bids.rstream, "HR-Q051", "[NOW]"),
     "meaningless": (bids.dstream, "HR-Q050", "[RANGE 10 MINUTES]"),
     "half an expression": (lambda: bids.where("price >"), "HR-Q001", ""),

@@ -23,6 +23,9 @@ from headrace.builder import (
     last,
     max_,
     min_,
+    missing,
+    repeated,
+    sequence,
     stddev,
     sum_,
     variance,
@@ -37,6 +40,7 @@ CATALOG.add_table(TableDef("labels", LABELS.schema, LABELS))
 labels = table("labels", LABELS)
 bids, items, dear = (stream(name, CATALOG) for name in ("bids", "items", "dear"))
 ten = bids.window("10 minutes")
+x, y = bids.alias("x"), bids.alias("y")
 
 CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     # --- one stream, row by row ------------------------------------------------------------------------
@@ -313,6 +317,48 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     "where after distinct": (
         "SELECT * FROM (SELECT DISTINCT * FROM bids [ROWS 3]) WHERE price > 3",
         lambda: bids.window(rows=3).distinct().where("price > 3"),
+    ),
+    # --- sequences -------------------------------------------------------------------------------------
+    "sequence": (
+        "SELECT x.price, y.price AS p FROM SEQ(bids AS x, bids AS y) RECENT",
+        lambda: sequence(x, y, mode="recent").select("x.price", p="y.price"),
+    ),
+    "sequence by a key": (
+        "SELECT x.item, y.price FROM SEQ(bids AS x, bids AS y) CHRONICLE"
+        " PARTITION BY item WITHIN 1 HOUR STRICT",
+        lambda: sequence(x, y, mode="chronicle", partition_by="item", within="1 hour", strict=True).select(
+            "x.item", "y.price"
+        ),
+    ),
+    "missing": (
+        "SELECT x.price FROM SEQ(bids AS x, NOT items AS i, bids AS y) UNRESTRICTED WHERE x.price < y.price",
+        lambda: (
+            sequence(x, missing(items.alias("i")), y, mode="unrestricted")
+            .where("x.price < y.price")
+            .select("x.price")
+        ),
+    ),
+    "repeated": (
+        "SELECT y.price FROM SEQ(bids+ AS x, bids AS y) CHRONICLE WITHIN 5 MINUTES",
+        lambda: sequence(repeated(x), y, mode="chronicle", within="5 minutes").select("y.price"),
+    ),
+    "window of a sequence": (
+        "SELECT count(*) AS n FROM SEQ(bids AS x, bids AS y) RECENT [RANGE 1 HOUR]",
+        lambda: sequence(x, y, mode="recent").window("1 hour").agg(n="count(*)"),
+    ),
+    "a sequence that goes on": (
+        "SELECT x.price FROM SEQ(bids AS x, bids AS y) RECENT PARTITION BY item WITHIN 1 HOUR",
+        lambda: x.sequence(y, mode="recent", partition_by="item", within="1 hour").select("x.price"),
+    ),
+    "a name for what was joined": (
+        "SELECT j.price FROM (SELECT * FROM bids [NOW], items [NOW] WHERE item = id) AS j WHERE j.name = 'a'",
+        lambda: (
+            _now(bids).join(_now(items), on="item = id").alias("j").where("j.name = 'a'").select("j.price")
+        ),
+    ),
+    "where after a sequence": (
+        "SELECT * FROM (SELECT x.price AS p FROM SEQ(bids AS x, bids AS y) RECENT) WHERE p > 3",
+        lambda: x.sequence(y, mode="recent").select(p="x.price").where("p > 3"),
     ),
     # --- the first rows --------------------------------------------------------------------------------
     "top of all": (
