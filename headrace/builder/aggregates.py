@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.builder.durations import Duration, duration
 from headrace.builder.expressions import Call, piece
+from headrace.builder.windows import Keys, count_of, listed
 from headrace.expressions import Expression
 
 Argument = str | Expression
@@ -81,3 +82,13 @@ def first(of: Argument) -> Aggregate:
 def last(of: Argument) -> Aggregate:
     """The value of the newest row."""
     return aggregate("last", of)
+
+
+def lag(
+    of: Argument, back: int = 1, *, default: Argument | None = None, partition_by: Keys | None = None
+) -> Call:
+    """The value that `of` had so many rows earlier, in all or in the same partition; no aggregate."""
+    more = [] if default is None else [piece(default).text]
+    arguments = ", ".join([piece(of).text, str(count_of(back, "lag")), *more])
+    keys = ", ".join(piece(each, "a key").text for each in listed(partition_by or ()))
+    return Call(f"LAG({arguments}) OVER ({f'PARTITION BY {keys}' if keys else ''})")

@@ -20,6 +20,7 @@ from headrace.builder import (
     expr,
     first,
     fn,
+    lag,
     last,
     max_,
     min_,
@@ -64,6 +65,14 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     "select with names": (
         "SELECT item AS i, price * 2 AS twice, price AS p FROM bids",
         lambda: bids.select("item AS i", twice="price * 2", p=col("price")),
+    ),
+    "the row before": (
+        "SELECT item, price - LAG(price) OVER (PARTITION BY item) AS rise FROM bids",
+        lambda: bids.select("item", rise="price - LAG(price) OVER (PARTITION BY item)"),
+    ),
+    "the row before, in Python": (
+        "SELECT price - LAG(price, 2, 0) OVER (PARTITION BY item) AS rise FROM bids",
+        lambda: bids.select(rise=col("price") - lag("price", 2, default="0", partition_by="item")),
     ),
     "where after select": (
         "SELECT * FROM (SELECT item, price * 2 AS twice FROM bids) WHERE twice > 3",
