@@ -59,6 +59,8 @@ def is_movable(expression: Expression) -> bool:
     Built-in functions are total and deterministic. A user's function may raise, or count its calls: it
     stays where it was written.
     """
+    if isinstance(expression, (Column, Literal)):
+        return True
     if isinstance(expression, Function):
         rule = FUNCTIONS.get(expression.name.lower())
         if rule is None or isinstance(rule, UserFunction):

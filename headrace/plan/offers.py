@@ -17,6 +17,7 @@ from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.sequence import StepKind
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
+from headrace.plan.trees import is_static
 from headrace.plan.windows import Rows
 from headrace.schema import Schema
 
@@ -98,6 +99,9 @@ def _join(plan: nodes.Join) -> list[Key]:
     """The keys of both sides, under the names of either."""
     to_left = dict(zip(plan.right_keys, plan.left_keys, strict=True))
     to_right = dict(zip(plan.left_keys, plan.right_keys, strict=True))
+    for stream, table, names in ((plan.left, plan.right, to_right), (plan.right, plan.left, to_left)):
+        if is_static(table):
+            return [*offers(stream), *(tuple(e.rename(names) for e in key) for key in offers(stream))]
     right = [tuple(e.rename(to_left) for e in key) for key in _meeting(plan.right, plan.right_keys)]
     found = [*_meeting(plan.left, plan.left_keys), *right]
     return [*found, *(tuple(e.rename(to_right) for e in key) for key in found)]

@@ -6,9 +6,10 @@ however many shards there are. A test splits random data by them and asks the or
 It is found from the top down. A node is asked either to keep its rows anywhere (`key` is None: each row in
 one shard, no matter which) or to have each row in the shard that `key`, expressions over its columns,
 decides. Where rows meet (groups, joins, row windows), those that meet must be together: the key has to be
-made of the columns by which they meet. Where equal contents cancel (DISTINCT, EXCEPT, ISTREAM, DSTREAM) the
-key has to be a function of the content, or a row that goes in one shard would not cancel its equal that comes
-in another. `headrace.plan.offers` names the keys that are worth asking for.
+made of the columns by which they meet. A table is in every shard, so a join with one asks nothing. Where
+equal contents cancel (DISTINCT, EXCEPT, ISTREAM, DSTREAM) the key has to be a function of the content, or a
+row that goes in one shard would not cancel its equal that comes in another. `headrace.plan.offers` names the
+keys that are worth asking for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.sequence import StepKind
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
-from headrace.plan.trees import sources_of
+from headrace.plan.trees import is_static
 from headrace.plan.windows import Unbounded
 from headrace.schema import Schema
 
@@ -48,6 +49,7 @@ class Partitioning:
     `keys`: for each stream the expressions whose values, hashed together, decide the shard of a row. Where
     two streams meet, their expressions stand in the same order and have the same types: whole numbers as
     int64, floats as float64 without negative zero. An empty tuple: any shard will do.
+    Tables are not divided: every shard has all their rows.
     """
 
     keys: Mapping[str, Key] | None
@@ -231,9 +233,9 @@ def _offered(search: Search, plan: Plan, what: str, hint: str = "") -> Iterator[
 
 
 def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
-    streams = [side for side in plan.inputs if sources_of(side)]
-    if len(streams) == 1:
-        return _beside_a_table(search, streams[0], key)
+    static = [is_static(each) for each in plan.inputs]
+    if any(static):
+        return _beside_table(search, plan, key, static.index(True))
     if not plan.left_keys:
         hint = "join on an equality of columns"
         return search.refuse("a join without an equality pairs every row with every other", hint, True)
@@ -251,11 +253,19 @@ def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
     return _together(search, plan.inputs, (left, right))
 
 
-def _beside_a_table(search: Search, side: Plan, key: Key | None) -> Iterator[Keys]:
-    """Every part holds the other side whole, for it is made of tables alone: pairs are where this side is."""
-    if key is not None and not all(each.columns() <= set(side.schema.names) for each in key):
-        return search.refuse("a column of a table divides no stream", "name the stream's column")
-    return search.ways(side, key)
+def _beside_table(search: Search, plan: nodes.Join, key: Key | None, table: int) -> Iterator[Keys]:
+    """All rows of the table are in every shard; each row of the stream finds its partners wherever it is."""
+    stream, keys = plan.inputs[1 - table], (plan.left_keys, plan.right_keys)
+    if key is not None:
+        key = tuple(each.rename(dict(zip(keys[table], keys[1 - table], strict=True))) for each in key)
+        if not _made_of(key, set(stream.schema.names), stream.schema):
+            return search.refuse(f"a column of a table decides nothing: {', '.join(map(str, key))}")
+    return search.ways(stream, key)
+
+
+def _table(search: Search, plan: nodes.Table, key: Key | None) -> Iterator[Keys]:
+    reason = f"the table {plan.name} is in every shard, and its rows would be answered by each"
+    return search.refuse(reason, "join it with a stream", True)
 
 
 def _agree(left: Expression, right: Expression, plan: nodes.Join) -> bool:
@@ -314,6 +324,8 @@ def only_grows(plan: Plan) -> bool:
     """Whether every row that comes is a new one and stays."""
     if isinstance(plan, nodes.Window):
         return isinstance(plan.spec, Unbounded)
+    if isinstance(plan, nodes.Table):
+        return True
     growing = isinstance(plan, (nodes.Select, nodes.Project, nodes.Union, nodes.Join))
     return growing and bool(plan.inputs) and all(only_grows(each) for each in plan.inputs)
 
@@ -323,12 +335,15 @@ def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Key
         return _offered(search, plan, "EXCEPT compares whole rows: it")
     if not _made_of(key, set(plan.schema.names), plan.schema):
         return search.refuse(f"EXCEPT cannot be divided by {', '.join(map(str, key))}")
+    if is_static(plan.right):
+        return search.ways(plan.left, key)
     return _together(search, plan.inputs, (key, _renamed(key, plan.schema, plan.right.schema)))
 
 
 PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys]]]] = {
     nodes.Source: _source,
     nodes.Inlet: _source,
+    nodes.Table: _table,
     nodes.Select: _same,
     nodes.Project: _project,
     nodes.Union: _union,

@@ -15,10 +15,14 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Inlet, Plan, Source
 from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.session import SessionAggregate
-from headrace.plan.trees import exchange, minds_order, sources_of, walk
+from headrace.plan.top import TopN
+from headrace.plan.trees import exchange, is_static, minds_order, sources_of, walk
 from headrace.plan.windows import Range, Sliding
 
-STEADY = (nodes.Select, nodes.Project, nodes.Union, nodes.Join, nodes.Aggregate, nodes.Distinct, nodes.Except)
+STEADY = (
+    *(nodes.Select, nodes.Project, nodes.Union, nodes.Join),
+    *(nodes.Aggregate, nodes.Distinct, nodes.Except, TopN),
+)
 
 
 @dataclass(frozen=True)
@@ -110,5 +114,6 @@ def slide_of(plan: Plan) -> int | None:
         return plan.spec.slide if isinstance(plan.spec, Sliding) else None
     if not isinstance(plan, STEADY):
         return None
-    found = {slide_of(each) for each in plan.inputs}
+    joined = isinstance(plan, nodes.Join)
+    found = {slide_of(each) for each in plan.inputs if not (joined and is_static(each))}
     return found.pop() if len(found) == 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.plan.lag import Lag
-from headrace.plan.nodes import Aggregate, Plan, Source, Window
+from headrace.plan.nodes import Aggregate, Plan, Source, Table, Window
 from headrace.plan.sequence import Sequence
 from headrace.plan.windows import Rows
 
@@ -24,6 +24,13 @@ def sources_of(plan: Plan) -> list[Source]:
     """Every mention of a stream, in order; a stream that is read twice is mentioned twice."""
     own = [plan] if isinstance(plan, Source) else []
     return own + [source for each in plan.inputs for source in sources_of(each)]
+
+
+def is_static(plan: Plan) -> bool:
+    """Whether it is made of tables alone, so that nothing in it ever changes."""
+    if isinstance(plan, (Source, Table)):
+        return isinstance(plan, Table)
+    return all(is_static(each) for each in plan.inputs)
 
 
 def exchange(plan: Plan, old: Plan, new: Plan) -> Plan:

@@ -1,7 +1,7 @@
 """Joins: a left-deep tree of binary joins in FROM order, connected by keys where the conditions allow it.
 
-A condition on one item is applied to that item; `left = right` between what is joined already and the next
-item is a key, cast where the types differ; the rest is residual, at the first join that has its columns.
+`left = right` between what is joined already and the next item is a key, cast where the types differ. All
+other conditions are asked of the joined rows; `headrace.plan.rewrite` finds them their places further down.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headrace.expressions import Cast, Column, Comparison, Expression
 from headrace.expressions.types import common_type
 from headrace.plan.nodes import Join, Plan, Project, Select
+from headrace.sql.rank_bounds import is_numbered
 from headrace.sql.scope import Scope, fresh
 from headrace.sql.typed import conjunction
 
@@ -53,8 +54,7 @@ def joined(scope: Scope, conjuncts: Sequence[Expression]) -> Plan:
         return selected(scope.items[0].relation, list(conjuncts))
     conditions = [_condition(scope, each) for each in conjuncts]
     sides = [_side(scope, i, conditions) for i in range(len(scope.items))]
-    rest = [each for each in conditions if len(each.items) != 1]
-    tree = _Tree(sides[0], {0}, rest, {name.lower() for name in scope.schema.names})
+    tree = _Tree(sides[0], {0}, conditions, {name.lower() for name in scope.schema.names})
     while len(tree.items) < len(sides):
         item = _next_item(tree, len(sides))
         _join(tree, item, sides[item])
@@ -88,12 +88,14 @@ def _items(scope: Scope, expression: Expression) -> Items:
 
 
 def _side(scope: Scope, item: int, conditions: list[Condition]) -> Plan:
-    """An item with its own conditions met, then its columns renamed."""
-    columns = scope.columns[item]
-    back = {found.internal: found.column for found in columns}
-    own = [each.expression.rename(back) for each in conditions if each.items == {item}]
-    kept = selected(scope.items[item].relation, own)
-    return Project(kept, tuple((found.internal, Column(found.column)) for found in columns))
+    """An item, its columns renamed. Numbered rows are asked their own conditions here: one is their bound."""
+    columns, relation = scope.columns[item], scope.items[item].relation
+    if is_numbered(relation):
+        back = {found.internal: found.column for found in columns}
+        own = [each for each in conditions if each.items == {item}]
+        relation = selected(relation, [each.expression.rename(back) for each in own])
+        conditions[:] = [each for each in conditions if each not in own]
+    return Project(relation, tuple((found.internal, Column(found.column)) for found in columns))
 
 
 def _next_item(tree: _Tree, count: int) -> int:
@@ -107,11 +109,9 @@ def _join(tree: _Tree, item: int, side: Plan) -> None:
     keys = [pair for pair in (each.key(tree.items, item) for each in tree.pending) if pair is not None]
     left, left_names = _with_keys(tree.plan, [one for one, _ in keys], tree.taken)
     right, right_names = _with_keys(side, [other for _, other in keys], tree.taken)
-    unmet = [each for each in tree.pending if each.key(tree.items, item) is None]
+    tree.pending = [each for each in tree.pending if each.key(tree.items, item) is None]
     tree.items.add(item)
-    ready = [each.expression for each in unmet if each.items <= tree.items]
-    tree.pending = [each for each in unmet if not each.items <= tree.items]
-    tree.plan = Join(left, right, left_names, right_names, conjunction(ready))
+    tree.plan = Join(left, right, left_names, right_names)
 
 
 def _with_keys(plan: Plan, keys: list[Expression], taken: set[str]) -> tuple[Plan, tuple[str, ...]]:

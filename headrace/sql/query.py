@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
 from headrace.drawing import Explanation
 from headrace.errors import SqlError
 from headrace.plan.nodes import Plan, Source
+from headrace.plan.rewrite import Fired, Optimized, optimized
 from headrace.schema import Schema
 from headrace.sql.catalog import MICROSECONDS, Catalog, Relation, StreamDef, Streams, TableDef
 from headrace.sql.codes import Code
@@ -26,11 +28,14 @@ from headrace.sql.translate import translate
 
 @dataclass(frozen=True)
 class Query:
-    """A continuous query: what was written and what it means. `plan` denotes a stream."""
+    """A continuous query: what was written and what it means. `plan` denotes a stream.
+
+    `logical` is the plan as it was written, `plan` the one that runs: the same answer after rewriting.
+    """
 
     name: str
     text: str
-    plan: Plan
+    logical: Plan
     ticks_per_second: int | None = MICROSECONDS
     tables: tuple[TableDef, ...] = ()
     """The tables it reads, with their rows where these are known; `Engine.add` loads those."""
@@ -41,22 +46,36 @@ class Query:
         """The column that gives the time of a row, by stream, where one is declared."""
         return {each.name: each.time_column for each in self.streams if each.time_column is not None}
 
+    @cached_property
+    def _optimized(self) -> Optimized:
+        return optimized(self.logical)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan after rewriting."""
+        return self._optimized.plan
+
+    @property
+    def rewrites(self) -> tuple[Fired, ...]:
+        """The rules that made `plan` of `logical`, in the order in which they fired."""
+        return self._optimized.fired
+
     @property
     def schema(self) -> Schema:
         """The columns of the answer."""
-        return self.plan.schema
+        return self.logical.schema
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The streams it reads, in the order of their first mention."""
-        return tuple(dict.fromkeys(leaf for leaf in _leaves(self.plan) if isinstance(leaf, Source)))
+        return tuple(dict.fromkeys(leaf for leaf in _leaves(self.logical) if isinstance(leaf, Source)))
 
     def explain(self, format: str = "text") -> Explanation:
-        """The plan, how the streams can be divided among shards, and what Spark runs natively.
+        """The plan as written and as it runs, how streams can be divided, and what Spark runs natively.
 
         `format` is "text", "mermaid", "svg" or "html"; `Engine.explain` says what runs in an engine.
         """
-        return explained(self.name, self.text, self.plan, self.ticks_per_second, format)
+        return explained(self.name, self.text, self.logical, self._optimized, self.ticks_per_second, format)
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()

@@ -27,9 +27,14 @@ def is_unlimited(plan: Plan) -> bool:
     return any(isinstance(each, TopN) and each.count == UNLIMITED for each in walk(plan))
 
 
+def is_numbered(plan: Plan) -> bool:
+    """Whether there is a number in `plan`."""
+    return any(isinstance(each, TopN) and each.rank for each in walk(plan))
+
+
 def bounded(plan: Plan) -> Plan:
     """`plan` with its conditions on numbers as bounds, and without the numbers that nobody reads."""
-    if not any(isinstance(each, TopN) and each.rank for each in walk(plan)):
+    if not is_numbered(plan):
         return plan
     return everywhere(everywhere(plan, _with_bound), _without_number)
 

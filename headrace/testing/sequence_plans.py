@@ -20,8 +20,9 @@ def sequence_of(
     mode = draw(st.sampled_from(modes))
     kinds = _kinds(draw, len(streams), mode)
     keys = _keys(draw, streams)
+    prefix = _free_prefix(streams)
     steps = tuple(
-        Step(keys[i], kind, None, _folds(draw, stream.schema) if kind is StepKind.REPEATED else ())
+        Step(keys[i], kind, None, _folds(draw, stream.schema, prefix) if kind is StepKind.REPEATED else ())
         for i, (stream, kind) in enumerate(zip(streams, kinds, strict=True))
     )
     within = draw(st.none() | st.integers(1, 9))
@@ -46,14 +47,22 @@ def _keys(draw: st.DrawFn, streams: tuple[Plan, ...]) -> list[tuple[str, ...]]:
     return [tuple(draw(st.sampled_from(names_of(s.schema, t))) for t in types) for s in streams]
 
 
-def _folds(draw: st.DrawFn, schema: Schema) -> tuple[AggregateCall, ...]:
+def _free_prefix(streams: tuple[Plan, ...]) -> str:
+    """What no column's name begins with, not even where sequences are in sequences."""
+    prefix = "run"
+    while any(name.startswith(prefix) for stream in streams for name in stream.schema.names):
+        prefix += "_run"
+    return prefix
+
+
+def _folds(draw: st.DrawFn, schema: Schema, prefix: str) -> tuple[AggregateCall, ...]:
     calls = [("count", None), *((f, n) for n in schema.names for f in ("count", "first", "last"))]
     drawn = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3))
-    return tuple(AggregateCall(_name(i, n), f, n) for i, (f, n) in enumerate(drawn))
+    return tuple(AggregateCall(_name(f"{prefix}{i}", n), f, n) for i, (f, n) in enumerate(drawn))
 
 
-def _name(index: int, column: str | None) -> str:
-    return f"run{index}" if column is None or is_exact(column) else f"run{index}_avg"
+def _name(name: str, column: str | None) -> str:
+    return name if column is None or is_exact(column) else f"{name}_avg"
 
 
 def _condition(draw: st.DrawFn, plan: Sequence, index: int) -> Expression | None:

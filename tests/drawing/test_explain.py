@@ -41,13 +41,11 @@ def test_one_shard_is_explained() -> None:
 
 
 def test_what_spark_runs_natively_is_marked() -> None:
-    text = "SELECT item FROM bids [NOW] WHERE price > 3"
-    windowed = query(
-        "SELECT item FROM (SELECT item FROM bids WHERE price > 3) [NOW]", {"bids": BIDS}
-    ).explain()
+    counted = "SELECT item FROM bids [ROWS 3] WHERE price > 3"
+    windowed = query("SELECT item FROM bids [NOW] WHERE price > 3", {"bids": BIDS}).explain()
     native = [box.title for box in windowed.diagram.boxes if box.look is Look.NATIVE]
     assert sorted(native) == ["project", "select"]
-    above = query(text, {"bids": BIDS}).explain()
+    above = query(counted, {"bids": BIDS}).explain()
     assert [box.title for box in above.diagram.boxes if box.look is Look.NATIVE] == []
 
 

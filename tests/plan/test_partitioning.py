@@ -20,7 +20,7 @@ from headrace.plan.partitioning import partition
 from headrace.plan.stages import Stage, stages
 from headrace.plan.trees import exchange
 from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded, WindowSpec
-from headrace.testing import oracle, plans
+from headrace.testing import oracle, plans, schemas
 from headrace.testing.compare import difference
 from headrace.testing.plans import Case
 from headrace.testing.values import Event, canonical_row
@@ -46,7 +46,7 @@ def apart(plan: Plan, data: Data) -> list[Event]:
     sources = {source.name: source for source in plans.sources_of(plan)}
     answers: list[Event] = []
     for shard in range(SHARDS):
-        own = {
+        own = dict(data) | {
             name: [
                 (time, row)
                 for i, (time, row) in enumerate(data[name])
@@ -58,7 +58,7 @@ def apart(plan: Plan, data: Data) -> list[Event]:
     return sorted(answers, key=lambda each: each[0])
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "60")))
 @given(plans.cases())
 def test_shards_together_give_the_answer(case: Case) -> None:
     found = partition(case.plan)
@@ -73,8 +73,7 @@ def test_shards_together_give_the_answer(case: Case) -> None:
 @st.composite
 def divisible(draw: st.DrawFn) -> Case:
     """Groups and joins that keep their keys, so that most can be divided by something."""
-    case = draw(plans.cases(3).filter(lambda each: bool(plans.sources_of(each.plan))))
-    source = draw(st.sampled_from(sorted(plans.sources_of(case.plan), key=lambda s: s.name)))
+    source = draw(plans.source_lists())[0]
     keys = tuple(draw(st.lists(st.sampled_from(source.columns.names), min_size=1, max_size=2, unique=True)))
     specs: list[WindowSpec] = [HOUR, Sliding(4, 2), Rows(2, keys)]
     left: Plan = Window(source, draw(st.sampled_from(specs)))
@@ -85,7 +84,7 @@ def divisible(draw: st.DrawFn) -> Case:
         left = nodes.Join(left, right, keys, tuple(f"r{key}" for key in keys))
     below: Plan = nodes.Distinct(left) if draw(st.booleans()) else left
     top = nodes.IStream if draw(st.booleans()) else nodes.DStream
-    return Case(top(below), {source.name: case.sources[source.name]})
+    return Case(top(below), {source.name: draw(schemas.rows(source.columns, 20))})
 
 
 @given(divisible())
@@ -150,6 +149,10 @@ KEYED: dict[str, tuple[Plan, dict[str, tuple[Expression, ...]]]] = {
         nodes.RStream(Join(windowed(S, "k"), Project(windowed(S, "k"), (("j", col("k")),)), ("k",), ("j",))),
         {"s": K},
     ),
+    "a join with a table by anything": (
+        nodes.RStream(Join(windowed(S), nodes.Table("d", pa.schema([("id", pa.int64())])), ("k",), ("id",))),
+        {"s": ()},
+    ),
     "an except by content": (
         nodes.IStream(nodes.Except(windowed(S, "g"), windowed(T, "name"))),
         {"s": (col("g"),), "t": (col("name"),)},
@@ -170,6 +173,10 @@ REFUSED: dict[str, tuple[Plan, str]] = {
     "groups by what is not grouped below": (
         nodes.RStream(nodes.Aggregate(grouped("k"), ("n",), (AggregateCall("c", "count"),))),
         "count(*) by k cannot be divided by n",
+    ),
+    "a table by itself": (
+        nodes.IStream(nodes.Union((windowed(S, "k"), nodes.Table("d", pa.schema([("id", pa.int64())]))))),
+        "the table d is in every shard",
     ),
     "a constant key": (
         nodes.IStream(nodes.Aggregate(Project(Window(S, HOUR), (("one", lit(1)),)), ("one",), (COUNT,))),
@@ -212,7 +219,7 @@ def staged(found: list[Stage], data: Data) -> list[Event]:
     return answer
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "60")))
 @given(plans.cases(5))
 def test_stages_one_after_the_other_give_the_answer(case: Case) -> None:
     found = stages(case.plan)

@@ -1,0 +1,106 @@
+"""Conditions find their place around a join: on one side or on both, as key, as residual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from headrace.expressions import Column, Comparison, Expression
+from headrace.expressions.rewriting import conjunction, conjuncts, is_movable, respects_equality
+from headrace.expressions.types import family
+from headrace.plan.nodes import Join, Plan, Select
+from headrace.plan.rewrite.selections import selected
+
+
+@dataclass
+class _Conditions:
+    """Where each condition goes."""
+
+    left: list[Expression] = field(default_factory=list)
+    right: list[Expression] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    residual: list[Expression] = field(default_factory=list)
+
+
+def selection_into(plan: Plan) -> Plan | None:
+    """σp(x ⋈ y) → σ(x) ⋈ σ(y), what says something of both sides becoming a key or residual."""
+    if not (isinstance(plan, Select) and isinstance(plan.input, Join)):
+        return None
+    parts = conjuncts(plan.predicate)
+    down = [each for each in parts if is_movable(each)]
+    if not down:
+        return None
+    join = plan.input
+    made = replace(join, residual=conjunction([*conjuncts(join.residual), *down]))
+    return selected(conditions_below(made) or made, [each for each in parts if each not in down])
+
+
+def conditions_below(plan: Plan) -> Plan | None:
+    """σp(x) ⋈q y for x ⋈p∧q y: what a join says of one side is asked of that side, equal columns are keys.
+
+    What is said of a key holds for the key of the other side too, and is asked there as well.
+    """
+    if not isinstance(plan, Join) or plan.residual is None:
+        return None
+    found = _placed(plan)
+    if not (found.left or found.right or found.keys):
+        return None
+    pairs = [*zip(plan.left_keys, plan.right_keys, strict=True), *found.keys]
+    there, back = _twins(plan, pairs)
+    left = [*found.left, *_across(found.right, back, plan.right)]
+    right = [*found.right, *_across(found.left, there, plan.left)]
+    return Join(
+        selected(plan.left, left),
+        selected(plan.right, right),
+        tuple(a for a, _ in pairs),
+        tuple(b for _, b in pairs),
+        conjunction(found.residual),
+    )
+
+
+def _placed(plan: Join) -> _Conditions:
+    left, right = set(plan.left.schema.names), set(plan.right.schema.names)
+    found = _Conditions()
+    for each in conjuncts(plan.residual):
+        columns = each.columns()
+        pair = _key(each, plan, left)
+        if not is_movable(each):
+            found.residual.append(each)
+        elif columns <= left:
+            found.left.append(each)
+        elif columns <= right:
+            found.right.append(each)
+        elif pair is not None:
+            found.keys.append(pair)
+        else:
+            found.residual.append(each)
+    return found
+
+
+def _key(condition: Expression, plan: Join, left: set[str]) -> tuple[str, str] | None:
+    """The columns, one of each side and of one type, that a condition says are equal."""
+    if not isinstance(condition, Comparison) or condition.op != "=":
+        return None
+    one, other = condition.left, condition.right
+    if not isinstance(one, Column) or not isinstance(other, Column):
+        return None
+    if (one.name in left) == (other.name in left):
+        return None
+    a, b = (one.name, other.name) if one.name in left else (other.name, one.name)
+    of = plan.left.schema.field(a).type
+    return (a, b) if of == plan.right.schema.field(b).type and family(of) in HASHED else None
+
+
+HASHED = frozenset({"boolean", "integer", "float", "string", "date", "timestamp"})
+
+
+def _twins(plan: Join, pairs: list[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+    """From a key to the key of the other side, where both have one type."""
+    left, right = plan.left.schema, plan.right.schema
+    same = [(a, b) for a, b in pairs if left.field(a).type == right.field(b).type]
+    return dict(reversed(same)), {b: a for a, b in reversed(same)}
+
+
+def _across(conditions: list[Expression], twins: dict[str, str], plan: Plan) -> list[Expression]:
+    """The conditions that speak of keys alone, as conditions on the other side."""
+    keys = [each for each in conditions if each.columns() and each.columns() <= twins.keys()]
+    return [each.rename(twins) for each in keys if respects_equality(each, plan.schema)]

@@ -1,0 +1,43 @@
+"""What a rewrite rule is: a name and a pure function from a plan to an equal one, or to None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.plan.nodes import Plan
+
+Rewrite = Callable[[Plan], Plan | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`apply` gives a plan with the same answer and the same columns, or None where there is nothing to do.
+
+    A rule looks at the top of the plan it is given, and is tried wherever a node is a kind of `on`. One that
+    is `whole` has to see what stands above, and is given whole plans only.
+    """
+
+    name: str
+    apply: Rewrite
+    on: type[Plan] = Plan
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A rule that had something to do, and the parts of the plan before and after."""
+
+    rule: str
+    before: Plan
+    after: Plan
+
+    @property
+    def what(self) -> str:
+        """What it was done to, in a line."""
+        from headrace.plan.show import LINES
+
+        return LINES[type(self.before)](self.before)
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.what}"

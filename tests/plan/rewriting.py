@@ -1,0 +1,122 @@
+"""Random plans in which rewrite rules have something to do (hypothesis strategies)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from headrace.expressions import Expression, col
+from headrace.plan import nodes, windows
+from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.top import TopN, ascending
+from headrace.testing import legal, plans, schemas
+from headrace.testing.plans import Case
+
+
+@st.composite
+def layered(draw: st.DrawFn) -> Case:
+    """A plan in layers, with data."""
+    plan = draw(layers())
+    most = 30 if legal.joins(plan) < 2 else 8
+    leaves = {each.name: each.columns for each in plans.sources_of(plan) | plans.tables_of(plan)}
+    return Case(plan, {name: draw(schemas.rows(leaves[name], most)) for name in sorted(leaves)})
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Plan:
+    """Selections and projections above whatever a random relation is, and again above its stream."""
+    relation = draw(wrapped() | joined() | plans.relations(3))
+    kept = _layers(draw, relation, draw(st.sampled_from([1, 2, 3, 0])))
+    tops = [nodes.IStream, nodes.DStream, *([nodes.RStream] if legal.is_finite(kept) else [])]
+    return _layers(draw, draw(st.sampled_from(tops))(kept), draw(st.integers(0, 2)))
+
+
+def _layers(draw: st.DrawFn, plan: Plan, count: int) -> Plan:
+    for _ in range(count):
+        if draw(st.booleans()):
+            plan = nodes.Select(plan, draw(schemas.predicates(plan.schema)))
+        else:
+            drawn = draw(st.lists(schemas.scalars(plan.schema), min_size=1, max_size=3))
+            plan = nodes.Project(plan, _named(drawn))
+    return plan
+
+
+def _named(columns: list[tuple[str, Expression]]) -> tuple[tuple[str, Expression], ...]:
+    return tuple((f"{name}{i}", expression) for i, (name, expression) in enumerate(columns))
+
+
+S_COLUMNS = pa.schema([("a", schemas.INT), ("b", schemas.INT), ("c", schemas.STRING)])
+CALLS = (AggregateCall("count", "count"), AggregateCall("sum", "sum", "b"))
+SPECS: list[windows.WindowSpec] = [
+    windows.Now(),
+    windows.Range(5),
+    windows.Range(2),
+    windows.Rows(2),
+    windows.Unbounded(),
+    windows.Sliding(4, 2),
+]
+
+
+@st.composite
+def wrapped(draw: st.DrawFn) -> Plan:
+    """One node of any kind over windows."""
+    specs = st.sampled_from(SPECS)
+    one, other = (nodes.Window(Source(name, S_COLUMNS), draw(specs)) for name in ("s0", "s1"))
+    timed = nodes.Window(Source("s0", S_COLUMNS), draw(st.sampled_from([windows.Range(5), windows.Now()])))
+    sliding = nodes.Window(Source("s0", S_COLUMNS), windows.Sliding(draw(st.integers(1, 6)), 2))
+    kinds: list[Plan] = [
+        nodes.Distinct(one),
+        nodes.Except(one, other, draw(st.booleans())),
+        *[nodes.Union((one, other))] * 3,
+        nodes.Granularity(timed, 2),
+        nodes.Aggregate(one, ("a", "c"), CALLS),
+        nodes.Aggregate(_layers(draw, sliding, 1), (), CALLS[:1]),
+        nodes.Aggregate(sliding, ("c",), CALLS),
+        nodes.SlidingAggregate(sliding.input, ("a",), CALLS, windows.Sliding(4, 2), ("w_start", "w_end")),
+        nodes.Window(sliding.input, windows.Rows(2, ("a", "b"))),
+        TopN(one, ("a",), (ascending("b"),), 2, draw(st.sampled_from(["n", None]))),
+    ]
+    return draw(st.sampled_from(kinds))
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> Plan:
+    """Three or four windows joined in a chain, or in a bush, with keys, residuals and equalities above."""
+    count = draw(st.integers(3, 4))
+    leaves = [_leaf(draw, i) for i in range(count)]
+    if count == 4 and draw(st.booleans()):
+        tree = _join(draw, _join(draw, leaves[0], leaves[1]), _join(draw, leaves[2], leaves[3]))
+    else:
+        tree = leaves[0]
+        for leaf in leaves[1:]:
+            tree = _join(draw, tree, leaf)
+    names = schemas.names_of(tree.schema, schemas.INT)
+    pairs = st.tuples(st.sampled_from(names), st.sampled_from(names))
+    for one, other in draw(st.lists(pairs, max_size=2)):
+        tree = nodes.Select(tree, col(one).eq(col(other)))
+    return tree
+
+
+def _leaf(draw: st.DrawFn, index: int) -> Plan:
+    source = Source(draw(st.sampled_from(["s0", "s1"])), S_COLUMNS)
+    plan: Plan = nodes.Window(source, draw(st.sampled_from(SPECS)))
+    if draw(st.booleans()):
+        plan = nodes.Select(plan, draw(schemas.predicates(plan.schema)))
+    return nodes.Project(plan, tuple((f"{name}{index}", col(name)) for name in plan.schema.names))
+
+
+def _join(draw: st.DrawFn, left: Plan, right: Plan) -> Plan:
+    if draw(st.booleans()) and left.inputs and isinstance(left, nodes.Join):
+        own = tuple((name, col(name)) for name in left.schema.names)
+        first = left.schema.names[0]
+        left = nodes.Project(left, (*own, (f"sum{len(own)}", col(first) + 1)))
+    keys = [
+        (draw(st.sampled_from(schemas.names_of(left.schema, schemas.INT))), name)
+        for name in draw(
+            st.lists(st.sampled_from(schemas.names_of(right.schema, schemas.INT)), max_size=2, unique=True)
+        )
+    ]
+    plan = nodes.Join(left, right, tuple(a for a, _ in keys), tuple(b for _, b in keys))
+    if not draw(st.booleans()):
+        return plan
+    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(schemas.predicates(plan.schema)))

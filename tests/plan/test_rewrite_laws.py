@@ -1,0 +1,75 @@
+"""No rule changes an answer: of the oracle, rule by rule and all together, and of the engine."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from hypothesis import Phase, event, given, note, settings
+from hypothesis import strategies as st
+
+from headrace.plan.check import check
+from headrace.plan.nodes import Plan
+from headrace.plan.rewrite import RULES, optimize, optimized, trace
+from headrace.plan.show import show
+from headrace.testing import oracle, plans
+from headrace.testing.compare import assert_same_stream, difference
+from headrace.testing.plans import Case
+from headrace.testing.runs import runs
+from tests.engine.driving import execute
+from tests.plan.rewriting import layered, layers
+
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
+CASES = layered() | plans.cases()
+
+
+@settings(max_examples=EXAMPLES)
+@given(CASES)
+def test_the_optimised_plan_gives_the_same_answer(case: Case) -> None:
+    found = optimized(case.plan)
+    for fired in found.fired:
+        event(fired.rule)
+    note(f"{show(case.plan)}\n→\n{show(found.plan)}")
+    check(found.plan)
+    assert found.plan.schema.equals(case.plan.schema)
+    assert not difference(oracle.stream(found.plan, case.sources), oracle.stream(case.plan, case.sources))
+
+
+@settings(max_examples=EXAMPLES)
+@given(CASES)
+def test_each_rule_alone_keeps_the_answer(case: Case) -> None:
+    expected = oracle.stream(case.plan, case.sources)
+    for rule in RULES:
+        plan = optimize(case.plan, (rule,))
+        if plan is not case.plan:
+            note(f"{rule.name}\n{show(case.plan)}\n→\n{show(plan)}")
+            assert plan.schema.equals(case.plan.schema)
+            assert not difference(oracle.stream(plan, case.sources), expected)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_the_engine_answers_the_optimised_plan_alike(data: st.DataObject) -> None:
+    case = data.draw(layered())
+    plan = optimize(case.plan)
+    run = data.draw(runs(Case(plan, case.sources)))
+    expected = oracle.stream(case.plan, case.sources)
+    assert_same_stream(execute(Case(plan, case.sources), run), expected, schema=case.plan.schema)
+
+
+@given(CASES)
+def test_there_is_nothing_left_to_do(case: Case) -> None:
+    plan = optimize(case.plan)
+    assert not trace(plan)
+
+
+def test_every_rule_fires_on_some_random_plan() -> None:
+    fired: Counter[str] = Counter()
+
+    @settings(max_examples=500, database=None, derandomize=True, phases=[Phase.generate])
+    @given(layers())
+    def look(plan: Plan) -> None:
+        fired.update({each.rule for each in trace(plan)})
+
+    look()
+    assert {rule.name for rule in RULES} <= fired.keys(), fired
