@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from headrace.plan import nodes
 from headrace.plan.nodes import Inlet, Plan, Source
+from headrace.plan.order import keeps_arrival_order
 from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
@@ -83,11 +84,16 @@ def cuts(plan: Plan) -> Iterator[Cut]:
             yield cut
 
 
-def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut:
-    """The rows of the part, simultaneous ones in order of content as they would be inside one plan."""
+def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
+    """The rows of the part, simultaneous ones in order of content as they would be inside one plan.
+
+    Where they would be in order of arrival there is no cut: shards do not know that order of each other.
+    """
     output = Source(name, part.schema)
     upper = exchange(plan, part, output)
     if any(map(minds_order, walk(upper))):
+        if keeps_arrival_order(part):
+            return None
         upper = exchange(plan, part, nodes.Union((output,)))
     return Cut(part, output, upper)
 

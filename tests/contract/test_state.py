@@ -12,16 +12,22 @@ import pytest
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
 from headrace.flow.state import encode
-from headrace.operators.contract import Operator
+from headrace.operators.contract import Operator, Waiting
 from headrace.operators.distinct import DistinctOperator
 from headrace.operators.except_ import ExceptOperator
 from headrace.operators.join import JoinOperator
+from headrace.operators.lag import LagOperator
 from headrace.operators.rows_window import OrderedRowsWindowOperator, RowsWindowOperator
+from headrace.operators.session_aggregate import SessionAggregateOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
+from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import UnionOperator
 from headrace.operators.window import WindowOperator
 from headrace.plan import nodes
+from headrace.plan.lag import Lag, LagCall
 from headrace.plan.nodes import Plan, Source, Window
+from headrace.plan.session import SessionAggregate
+from headrace.plan.top import TopN, ascending, descending
 from headrace.plan.windows import Range, Rows
 from headrace.testing.contracts import Given
 from headrace.time.punctuation import heartbeat
@@ -32,6 +38,8 @@ SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("s", pa.string())])
 OTHER = pa.schema([pa.field("l", pa.int64()), pa.field("t", pa.string())])
 LEFT, RIGHT, SOURCE = Given("left", SCHEMA), Given("right", OTHER), Source("s", SCHEMA)
 
+CALLS = (nodes.AggregateCall("n", "count"), nodes.AggregateCall("d", "count_distinct", "s"))
+
 Build = Callable[[Any], Operator]
 PLANS: dict[str, tuple[Build, Plan]] = {
     "distinct": (DistinctOperator, nodes.Distinct(LEFT)),
@@ -41,9 +49,19 @@ PLANS: dict[str, tuple[Build, Plan]] = {
     "rstream": (RStreamOperator, nodes.RStream(LEFT, 1000)),
     "join": (JoinOperator, nodes.Join(LEFT, RIGHT, ("k",), ("l",))),
     "union": (UnionOperator, nodes.Union((LEFT, RIGHT))),
+    "top": (TopNOperator, TopN(LEFT, ("s",), (descending("k"),), 3)),
+    "ranks": (TopNOperator, TopN(LEFT, (), (ascending("s"),), 3, "rank")),
+    "sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("k",), CALLS, 100)),
+    "lasting sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("s",), CALLS, 10**6)),
+    "lag": (LagOperator, Lag(SOURCE, ("s",), (LagCall("before", "k", 2),))),
     "rows": (RowsWindowOperator, Window(SOURCE, Rows(10))),
     "partitions": (OrderedRowsWindowOperator, Window(Given("s", SCHEMA, False), Rows(2, ("s",)))),
 }
+
+
+OPEN = (SessionAggregateOperator, SessionAggregate(SOURCE, ("k",), CALLS, 10**6))
+WIDE = ("top", "ranks", "sessions", "lasting sessions")
+"""Those that hold much of each row, so that what they wait with before they forget is more bytes."""
 
 
 def rows(schema: pa.Schema, contents: Sequence[int], size: int | None) -> Batch:
@@ -53,13 +71,13 @@ def rows(schema: pa.Schema, contents: Sequence[int], size: int | None) -> Batch:
     return Batch(pa.RecordBatch.from_arrays(columns, schema=schema), start, end)
 
 
-def pass_through(build: Build, plan: Plan, size: int) -> tuple[Operator, int, int]:
+def pass_through(build: Build, plan: Plan, size: int, count: int = COUNT) -> tuple[Operator, int, int]:
     """Feed everything in pieces, then end; gives the operator, its greatest state, the size of its input."""
-    inputs = [rows(b.schema, range(COUNT), size if b.is_relation else None) for b in plan.inputs]
+    inputs = [rows(b.schema, range(count), size if b.is_relation else None) for b in plan.inputs]
     operator, arcs = build(plan), [Arc() for _ in inputs]
     operator.connect(arcs)
     peak = 0
-    for begin in range(0, COUNT, 50):
+    for begin in range(0, count, 50):
         for arc, batch in zip(arcs, inputs, strict=True):
             arc.append(batch.slice(begin, begin + 50))
         operator.execute(1000)
@@ -75,12 +93,12 @@ def pass_through(build: Build, plan: Plan, size: int) -> tuple[Operator, int, in
 @pytest.mark.parametrize("name", PLANS)
 def test_state_follows_what_is_live(name: str) -> None:
     """At no time are more than a few hundred rows valid, and none at the end."""
-    operator, peak, whole = pass_through(*PLANS[name], size=100)
+    operator, peak, whole = pass_through(*PLANS[name], size=100, count=COUNT * (4 if name in WIDE else 1))
     assert peak < whole / 2
     assert operator.state_bytes() < 50_000
 
 
-@pytest.mark.parametrize("name", ["distinct", "except", "dstream", "istream", "rstream"])
+@pytest.mark.parametrize("name", ["distinct", "except", "dstream", "istream", "rstream", "top", "ranks"])
 def test_state_is_given_back_after_a_burst(name: str) -> None:
     """Everything is valid at once, then nothing is."""
     operator, peak, whole = pass_through(*PLANS[name], size=COUNT)
@@ -88,19 +106,19 @@ def test_state_is_given_back_after_a_burst(name: str) -> None:
     assert operator.state_bytes() < 50_000
 
 
-@pytest.mark.parametrize("name", ["distinct", "dstream"])
+@pytest.mark.parametrize("name", ["distinct", "dstream", "top", "open sessions"])
 def test_an_incremental_snapshot_costs_the_change(name: str) -> None:
-    build, plan = PLANS[name]
+    build, plan = {**PLANS, "open sessions": OPEN}[name]
     operator = build(plan)
-    assert isinstance(operator, (DistinctOperator, DStreamOperator))
-    everything = rows(SCHEMA, range(COUNT), COUNT)
+    assert isinstance(operator, Waiting)
+    everything = rows(SCHEMA, range(COUNT), COUNT if plan.inputs[0].is_relation else None)
     feed(operator, everything.slice(0, COUNT - 60))
     full = chunk_sizes(operator, full=True)
     feed(operator, everything.slice(COUNT - 60, COUNT))
     assert chunk_sizes(operator, full=False) <= 0.05 * full
 
 
-def feed(operator: DistinctOperator | DStreamOperator, batch: Batch) -> None:
+def feed(operator: Waiting, batch: Batch) -> None:
     operator.ingest(0, batch)
     operator.answer(batch.last)
 
