@@ -89,6 +89,15 @@ def test_a_query_without_a_host_tells_sparks_own_figures(wide: DataFrame, tmp_pa
     assert "state 4 rows" in str(progress)
 
 
+def test_figures_are_read_in_the_form_of_spark_connect_too() -> None:
+    pytest.importorskip("pyspark")
+    from headrace.runtimes.spark.progress import _figures
+
+    schema = {"type": "struct", "fields": [{"name": "late"}, {"name": "heartbeat:bids"}]}
+    assert _figures({"values": [2, None], "schema": schema}) == {"late": 2, "heartbeat:bids": None}
+    assert _figures({"late": 2}) == {"late": 2}
+
+
 def test_a_listener_survives_its_users_error() -> None:
     pytest.importorskip("pyspark")
     from headrace.runtimes.spark.progress import listener

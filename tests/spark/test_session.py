@@ -57,6 +57,27 @@ def test_a_second_call_finds_nothing_to_do(spark: SparkSession) -> None:
     assert str(headrace.spark.report(spark)) == "  nothing to change"
 
 
+def test_a_session_that_is_there_is_completed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.runtimes.spark.settings import SETTINGS, Binding, Claim
+
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    other = spark.newSession()
+    headrace.spark.session(spark=other)
+    done = headrace.spark.report(other)
+    completed = {
+        row.name for row in SETTINGS if row.binding is Binding.RUNTIME and row.claim is not Claim.FRESH
+    }
+    already = {
+        "spark.sql.shuffle.partitions",
+        "spark.sql.streaming.metricsEnabled",
+    }  # the tests' own, the default
+    assert {change.name for change in done.set} == completed - already | {"PYSPARK_PYTHON"}
+    assert done.too_late == ()
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert all(change.why in str(done) for change in done.changes)
+
+
 def test_what_was_undone_is_set_again_and_said(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
     headrace.spark.session(spark=spark)

@@ -160,8 +160,15 @@ def read(progress: StreamingQueryProgress) -> Progress:
         dropped=sum(state.numRowsDroppedByWatermark for state in states),
         state_rows=sum(state.numRowsTotal for state in states),
         state_bytes=sum(state.memoryUsedBytes for state in states),
-        **({} if observed is None else _hosted(observed.asDict())),
+        **({} if observed is None else _hosted(_figures(observed.asDict()))),
     )
+
+
+def _figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Figures by name. Spark Connect sends them as a list of values beside their schema."""
+    if set(row) != {"values", "schema"}:
+        return row
+    return dict(zip([field["name"] for field in row["schema"]["fields"]], row["values"], strict=True))
 
 
 def _hosted(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -38,7 +39,7 @@ class Change:
 
 _WORDS = {
     SET: "{self.name}: {self.old} -> {self.new}",
-    KEPT: "{self.name}: {self.old} stays, as you set it; Headrace would take {self.new}",
+    KEPT: "{self.name}: {self.old} stays, as that is yours to choose; Headrace would take {self.new}",
     TOO_LATE: "{self.name}: {self.old}, read only when Spark starts; set it to {self.new} before that",
 }
 
@@ -215,7 +216,7 @@ def _at_runtime(spark: SparkSession, wanted: Mapping[str, str], *, fresh: bool) 
         if row.binding is not Binding.RUNTIME or row.name in wanted:
             continue
         value = str(spark.sparkContext.defaultParallelism) if row.value == CORES else row.value
-        old = spark.conf.get(row.name, None)
+        old = _now(spark, row.name)
         if not _same(row.name, old, value):
             outcome = KEPT if _stays(row, row.name in explicit, fresh) else SET
             if outcome == SET:
@@ -228,9 +229,17 @@ def _asked_for(
 ) -> Iterator[Change]:
     for name, value in wanted.items():
         if _settable(spark, name) and explicit.get(name) != value:
-            old = spark.conf.get(name, None)
+            old = _now(spark, name)
             spark.conf.set(name, value)
             yield Change(name, old, value, "you asked for it", SET)
+
+
+def _now(spark: SparkSession, name: str) -> str | None:
+    """The value in force, Spark's default included; none where Spark has no default either."""
+    try:
+        return spark.conf.get(name)
+    except PySparkException:
+        return None
 
 
 def _same(name: str, old: str | None, value: str) -> bool:
