@@ -268,7 +268,7 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
         ),
     ),
     "a filtered side": (
-        "SELECT * FROM bids [NOW], items [NOW] WHERE item = id AND price > 10",
+        "SELECT * FROM (SELECT * FROM bids [NOW] WHERE price > 10) AS bids, items [NOW] WHERE item = id",
         lambda: _now(bids).where("price > 10").join(_now(items), on="item = id"),
     ),
     "a grouped side": (
