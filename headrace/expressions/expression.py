@@ -79,8 +79,12 @@ class Expression:
         return tuple(_expressions(getattr(self, each.name) for each in fields(self)))
 
     def columns(self) -> frozenset[str]:
-        """The names of the columns that are read."""
-        return frozenset(name for each in self.children() for name in each.columns())
+        """The names of the columns that are read; found once, for plans are rewritten by asking it often."""
+        found: frozenset[str] | None = self.__dict__.get("_columns")
+        if found is None:
+            found = frozenset(name for each in self.children() for name in each.columns())
+            self.__dict__["_columns"] = found
+        return found
 
     def rename(self, mapping: Mapping[str, str]) -> Expression:
         """The same expression over columns renamed by `mapping`; names that it lacks stay."""

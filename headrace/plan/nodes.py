@@ -15,7 +15,7 @@ from typing import Self
 import pyarrow as pa
 
 from headrace.errors import PlanError
-from headrace.expressions import Expression
+from headrace.expressions import Column, Expression
 from headrace.plan.windows import Sliding, WindowSpec
 from headrace.schema import Schema, concat_schemas
 
@@ -148,7 +148,11 @@ class Project(Unary):
     @cached_property
     def _schema(self) -> Schema:
         below = self.input.schema
-        return pa.schema([pa.field(name, expression.type(below)) for name, expression in self.columns])
+        names = below.names
+        types = dict(zip(names, below.types, strict=True)) if len(set(names)) == len(names) else {}
+        known = [types.get(e.name) if isinstance(e, Column) else None for _, e in self.columns]
+        pairs = zip(self.columns, known, strict=True)
+        return pa.schema([pa.field(name, of or expression.type(below)) for (name, expression), of in pairs])
 
     @property
     def schema(self) -> Schema:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.expressions import Column, Expression
 from headrace.expressions.rewriting import conjuncts, is_movable, substitute
@@ -28,9 +29,14 @@ class Tree:
     chained: bool = True
     crossed: bool = False
 
+    @cached_property
+    def owner(self) -> dict[str, int]:
+        """The leaf that each column belongs to."""
+        return {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
+
     def leaf_of(self, expression: Expression) -> int:
         """The leaf that an expression of one leaf's columns reads."""
-        return next(i for i, leaf in enumerate(self.leaves) if expression.columns() <= set(leaf.schema.names))
+        return self.owner[next(iter(expression.columns()))]
 
 
 def taken_apart(plan: Plan) -> Tree:
@@ -64,7 +70,7 @@ def _join(plan: Join) -> Tree:
 
 
 def _names(tree: Tree) -> set[str]:
-    return {name for leaf in tree.leaves for name in leaf.schema.names}
+    return set(tree.owner)
 
 
 def _project(plan: Project) -> Tree | None:
@@ -86,5 +92,4 @@ def _is_over_join(plan: Plan) -> bool:
 
 
 def _of_one(tree: Tree, expression: Expression) -> bool:
-    columns = expression.columns()
-    return bool(columns) and any(columns <= set(leaf.schema.names) for leaf in tree.leaves)
+    return len({tree.owner[name] for name in expression.columns()}) == 1
