@@ -208,6 +208,19 @@ def plant(
         _insert(nodes, roots, counts, lines, kinds, heap, path, groups[codes[i]], codes[i])
 
 
+@nb.njit(nb.boolean(_NODES, _I64, nb.int64[:, ::1], _I64, _BYTES, nb.int64, nb.int64, nb.int64), cache=True)
+def _is_beyond(
+    nodes: Ints, counts: Ints, lines: Ints, kinds: Ints, heap: Bytes, root: int, code: int, limit: int
+) -> bool:
+    """Whether a new content comes after `limit` rows or more, all that its tree has."""
+    if counts[code] != 0 or _total(nodes, root) < limit:
+        return False
+    node = root
+    while nodes[node, RIGHT] != EMPTY:
+        node = nodes[node, RIGHT]
+    return bool(compare(lines, kinds, heap, node, code) < 0)
+
+
 @nb.njit(
     nb.int64(
         _NODES,
@@ -252,6 +265,8 @@ def step_tops(
     for i in range(codes.size):
         code, delta = codes[i], deltas[i]
         group, old = groups[code], counts[code]
+        if forgets and _is_beyond(nodes, counts, lines, kinds, heap, roots[group], code, limit):
+            continue
         before = _change(nodes, roots, counts, lines, kinds, heap, path, group, code, delta)
         if before < limit:
             room = limit - before
@@ -339,6 +354,9 @@ def step_ranks(
             low = min(low, _place(nodes, counts, lines, kinds, heap, roots[group], codes[j]))
             more += max(deltas[j], 0)
             j += 1
+        if forgets and low == limit:
+            i = j
+            continue
         total = _total(nodes, roots[group])
         room = min(limit, total) + min(limit, total + more)
         if found + room > out.shape[0]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.flow.batch import Batch
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
 from headrace.plan import nodes, ordering, windows
@@ -308,10 +309,16 @@ def lags(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> 
 def tops(draw: st.DrawFn) -> Case:
     schema = draw(schemas())
     below = draw(relations(schema))
+    if draw(st.booleans()):
+        source, came, happened = draw(streams(schema))
+        forever = Batch(came.data, came.start, np.full(len(came), MAX_TIME))
+        below = (nodes.Window(source, windows.Unbounded()), forever, happened)
     names = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
     order = tuple(SortKey(name, draw(st.booleans()), draw(st.booleans())) for name in names)
     rank = draw(st.sampled_from([None, "rank"]))
-    return case_of(TopN(below[0], draw(keys_of(schema)), order, draw(st.integers(1, 4)), rank), (below,))
+    plan = TopN(below[0], draw(keys_of(schema)), order, draw(st.integers(1, 4)), rank)
+    name = below[0].input.name if isinstance(below[0], nodes.Window) else below[0].name
+    return Case(plan, (below[1],), {name: below[2]})
 
 
 def rstreams(slide: int) -> st.SearchStrategy[Case]:
