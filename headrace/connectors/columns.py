@@ -22,21 +22,21 @@ def fit(found: pa.RecordBatch, schema: Schema, raw: list[bytes] | None = None) -
 
     A column that is absent is null. `raw` are the rows as they were written, to show the bad ones.
     """
-    reasons: list[str | None] = [None] * found.num_rows
+    reasons: dict[int, str] = {}
     columns = [_column(found, field, reasons) for field in schema]
     data = pa.RecordBatch.from_arrays(columns, schema=schema)
-    if not any(reasons):
+    if not reasons:
         return Block(data)
-    good = np.array([reason is None for reason in reasons])
+    good = np.ones(found.num_rows, np.bool_)
+    good[list(reasons)] = False
     bad = tuple(
-        Bad(Code.TYPE, reason, shown(raw[i] if raw is not None else row_text(found, i)))
-        for i, reason in enumerate(reasons)
-        if reason is not None
+        Bad(Code.TYPE, reasons[i], shown(raw[i] if raw is not None else row_text(found, i)))
+        for i in sorted(reasons)
     )
     return Block(data.filter(pa.array(good)), bad)
 
 
-def _column(found: pa.RecordBatch, field: pa.Field, reasons: list[str | None]) -> pa.Array:
+def _column(found: pa.RecordBatch, field: pa.Field, reasons: dict[int, str]) -> pa.Array:
     at = found.schema.get_field_index(field.name)
     if at < 0:
         return pa.nulls(found.num_rows, field.type)
@@ -55,14 +55,14 @@ def _cast(column: pa.Array, to: DataType) -> pa.Array:
     return column.cast(to, safe=not pa.types.is_timestamp(to) or pa.types.is_string(column.type))
 
 
-def _one_by_one(column: pa.Array, field: pa.Field, reasons: list[str | None]) -> pa.Array:
+def _one_by_one(column: pa.Array, field: pa.Field, reasons: dict[int, str]) -> pa.Array:
     """Cast each value by itself; one that cannot be is null, and its row has a reason."""
     pieces = []
     for i in range(len(column)):
         try:
             pieces.append(_cast(column.slice(i, 1), field.type))
         except CANNOT as error:
-            reasons[i] = reasons[i] or f"column {field.name}: {str(error).splitlines()[0]}"
+            reasons.setdefault(i, f"column {field.name}: {str(error).splitlines()[0]}")
             pieces.append(pa.nulls(1, field.type))
     return pa.concat_arrays(pieces)
 

@@ -143,7 +143,7 @@ class ParquetReader(ColumnarReader):
         wanted = [name for name in self._schema.names if name in here]
 
         def batches(group: int) -> Iterator[pa.RecordBatch]:
-            yield from file.iter_batches(self._size, row_groups=[group], columns=wanted)
+            yield from file.iter_batches(self._size, row_groups=[group], columns=wanted, use_threads=False)
 
         return file.num_row_groups, batches
 

@@ -41,7 +41,7 @@ class FileSink:
 
     def __post_init__(self) -> None:
         self._file: BinaryIO | None = None
-        self._length = 0
+        self._length, self._safe = 0, -1
 
     def begin(self) -> Commit:
         size = self._size()
@@ -83,9 +83,11 @@ class FileSink:
 
     def prepare(self) -> Commit:
         assert self._file is not None
-        with _saying(self.path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        if self._length != self._safe:
+            with _saying(self.path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._safe = self._length
         return {"length": self._length}
 
     def publish(self, commit: Commit) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.time.arrivals import columns
+from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import Ints
 from headrace.time.timestamp import MIN_TIME, plus
 
@@ -46,12 +47,15 @@ class CombinedHeartbeats:
         self.lags = dict(lags or {})
         places = {name: i for i, name in enumerate(self.streams)}
         self._theirs = [np.array([places[s] for s in g.streams], np.int64) for g in self.generators]
+        self._by_time = [isinstance(g, HeartbeatGenerator) and not g.bounds.skew.n.any() for g in generators]
         self._promise = np.full(len(self.streams), MIN_TIME, np.int64)
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Arrivals in order: stream number, time and clock."""
         s, x, c = columns(streams, times, clocks)
-        for generator, theirs in zip(self.generators, self._theirs, strict=True):
+        newest = _newest(s, x, c) if np.ndim(clocks) == 0 else (s, x, c)
+        for generator, theirs, by_time in zip(self.generators, self._theirs, self._by_time, strict=True):
+            s, x, c = newest if by_time else columns(streams, times, clocks)
             own = np.full(len(self.streams), -1, np.int64)
             own[theirs] = np.arange(len(theirs))
             mine = own[s]
@@ -83,3 +87,10 @@ class CombinedHeartbeats:
         for i, generator in enumerate(self.generators):
             prefix = f"{i}."
             generator.restore({k[len(prefix) :]: v for k, v in snapshot.items() if k.startswith(prefix)})
+
+
+def _newest(streams: Ints, times: Ints, clocks: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of arrivals of one stream at one instant, the greatest time: by time it proves what all do."""
+    if len(streams) < 2 or bool((streams != streams[0]).any()):
+        return streams, times, clocks
+    return streams[:1], times.max(keepdims=True), clocks[:1]

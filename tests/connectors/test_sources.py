@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Source
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import Format
@@ -51,15 +52,22 @@ def directory(root: Path, name: str) -> FilesSource:
     return FilesSource(str(root), SCHEMA, how)
 
 
+def ahead(root: Path, name: str) -> ReadAhead:
+    return ReadAhead(directory(root, name))
+
+
 def blocks(source: Source) -> Iterator[list[dict[str, Any]]]:
     while (block := source.read()) is not None:
         assert not block.bad
         yield block.data.to_pylist()
 
 
+@pytest.mark.parametrize("make", [directory, ahead])
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "arrow", "stream"])
-def test_a_source_goes_on_from_any_position(name: str, tmp_path: Path) -> None:
-    source, positions, count = directory(tmp_path, name), [], 0
+def test_a_source_goes_on_from_any_position(
+    name: str, make: Callable[[Path, str], Source], tmp_path: Path
+) -> None:
+    source, positions, count = make(tmp_path, name), [], 0
     positions.append((source.position(), 0))
     for rows in blocks(source):
         count += len(rows)
@@ -68,9 +76,12 @@ def test_a_source_goes_on_from_any_position(name: str, tmp_path: Path) -> None:
     assert count == len(ROWS)
     assert len(positions) > 10
     for position, done in positions:
-        other = directory(tmp_path, name)
+        other = make(tmp_path, name)
+        other.read()
         other.seek(position)
         assert [row for rows in blocks(other) for row in rows] == ROWS[done:]
+        other.close()
+    source.close()
 
 
 def test_a_growing_directory_gives_whole_lines_as_they_come(tmp_path: Path) -> None:

@@ -90,7 +90,6 @@ class Inflow:
         timed, arrival = self._timed(block.data, block.arrival)
         before = self._newest
         if len(arrival):
-            arrival = np.maximum(np.maximum.accumulate(arrival), before)
             self._newest = int(arrival[-1])
         self.loaded.append(Loaded(timed, arrival, (*block.bad, *timed.bad), begin, before))
         return True
@@ -105,7 +104,8 @@ class Inflow:
             data = data.append_column("\0arrival", pa.array(arrival))
         timed = self._times(data)
         if arrival is not None:
-            arrival = timed.data.column(timed.data.num_columns - 1).to_numpy()
+            given = timed.data.column(timed.data.num_columns - 1).to_numpy()
+            arrival = running_newest(given, np.ones(len(given), np.bool_), self._newest)
         else:
             arrival = running_newest(timed.ticks, timed.known, self._newest)
         if self._grain > 1:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Sink, Source
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import SUFFIXES, Format
@@ -170,7 +171,8 @@ def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     path = opening.pipeline.path(spec.path)
     name = _format(spec.format, _any_file(path), place)
     how = replace(_how(spec, name), block=spec.block_bytes, rows=spec.block_rows)
-    return FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
+    source = FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
+    return ReadAhead(source) if source.bounded else source
 
 
 def _any_file(path: Path) -> str:

@@ -37,7 +37,8 @@ class Runner:
     """Runs a pipeline in this process.
 
     Laws: a row takes part in exactly one commit; outputs show commits only, or are cut back to one by the
-    next start; memory does not grow with what was read. One thread: while a sink waits, no source is read.
+    next start; memory does not grow with what was read. While a sink waits,
+    no source is read but for one block ahead.
     """
 
     def __init__(

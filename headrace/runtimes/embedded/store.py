@@ -167,18 +167,19 @@ class Store:
 
     def _write_state(self, number: int, data: bytes) -> Stored:
         name = f"state-{number:08d}.bin"
-        self._write(name, data)
+        self._write(name, data, sync_names=False)
         return Stored(name, len(data), zlib.crc32(data))
 
-    def _write(self, name: str, data: bytes) -> None:
-        """A file that is there whole or not at all."""
+    def _write(self, name: str, data: bytes, *, sync_names: bool = True) -> None:
+        """A file that is there whole or not at all; its name is safe with the next names that are synced."""
         draft = self.path / f"{name}.draft"
         with draft.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path / name)
-        sync(self.path)
+        if sync_names:
+            sync(self.path)
 
     def go_back_to(self, checkpoint: Checkpoint) -> None:
         """Forget what came after a checkpoint: records that are torn must not count later."""

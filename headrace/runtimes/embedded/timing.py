@@ -84,5 +84,9 @@ def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.
 
 def running_newest(ticks: Times, known: npt.NDArray[np.bool_], before: int) -> Times:
     """The greatest time so far at each row: the instant at which it came, if rows come when they happen."""
-    usable = np.where(known & (np.abs(ticks) < FARTHEST), ticks, MIN_TIME)
-    return np.maximum(np.maximum.accumulate(usable), before) if len(ticks) else usable
+    if not len(ticks):
+        return ticks
+    if not known.all() or int(ticks.max()) >= FARTHEST:
+        ticks = np.where(known & (ticks < FARTHEST), ticks, MIN_TIME)
+    newest: Times = np.maximum.accumulate(ticks)
+    return newest if newest[0] >= before else np.maximum(newest, before)

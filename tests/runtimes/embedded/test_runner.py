@@ -170,7 +170,7 @@ sink = {{ path = "both.jsonl", time = "at" }}
 
 
 def test_a_slow_sink_slows_the_source(tmp_path: Path) -> None:
-    """One thread: while a sink is at work, nothing is read; so no more than a block is ever in between."""
+    """While a sink is at work, nothing is pushed; so no more than a block is ever in between."""
     lines = (json.dumps({"k": k, "v": "x", "at": T + k}) for k in range(5_000))
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     text = """

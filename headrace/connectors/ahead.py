@@ -1,0 +1,65 @@
+"""Reads one block ahead in a thread of its own: while one block is worked on, the next is decoded."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from headrace.connectors.contract import Block, Position, Source
+
+
+class ReadAhead:
+    """A source like the one inside, of which at most one block more is in memory.
+
+    Its position is that of the block to be given next, whatever has been read already.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._pool: ThreadPoolExecutor | None = None
+        self._coming: Future[tuple[Block | None, Position]] | None = None
+        self._position: Position = source.position()
+        self.ended = source.ended
+
+    @property
+    def bounded(self) -> bool:
+        return self._source.bounded
+
+    @property
+    def rereads(self) -> bool:
+        return self._source.rereads
+
+    def read(self) -> Block | None:
+        block, self._position = self._read() if self._coming is None else self._coming.result()
+        self._coming = None
+        if block is None:
+            self.ended = self._source.ended
+            return None
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "read-ahead")
+        self._coming = self._pool.submit(self._read)
+        return block
+
+    def _read(self) -> tuple[Block | None, Position]:
+        block = self._source.read()
+        return block, self._source.position()
+
+    def position(self) -> Position:
+        return self._position
+
+    def seek(self, position: Position) -> None:
+        self._settle()
+        self._source.seek(position)
+        self._position, self.ended = self._source.position(), self._source.ended
+
+    def _settle(self) -> None:
+        """Let go of the block that is being read."""
+        if self._coming is not None:
+            self._coming.exception()
+            self._coming = None
+
+    def close(self) -> None:
+        self._settle()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        self._source.close()

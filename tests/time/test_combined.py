@@ -1,0 +1,50 @@
+"""Heartbeats of several kinds of knowledge: each stream has the best of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.time.bounds import NEVER, Bounds
+from headrace.time.combined import CombinedHeartbeats
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.learned import LearnedHeartbeats
+from headrace.time.quantile import Confidence, QuantileEstimator
+from headrace.time.skew import Pair, SkewMatrix
+from headrace.time.timestamp import MIN_TIME
+
+ARRIVALS = st.lists(
+    st.tuples(st.integers(0, 1), st.lists(st.integers(0, 200), min_size=1, max_size=5)), max_size=8
+)
+
+
+def generator(counted: bool) -> HeartbeatGenerator:
+    pairs = [Pair.tuples(3, 2), Pair(0, 9)] if counted else [Pair(0, 4), Pair(5, 0)]
+    skew = SkewMatrix.of(["a", "b"], {("a", "a"): [Pair(0, 3)], ("a", "b"): pairs, ("b", "b"): [Pair(2, 1)]})
+    return HeartbeatGenerator(Bounds.of(skew, 1, 50))
+
+
+@given(ARRIVALS, st.booleans())
+def test_batches_of_an_instant_prove_what_their_rows_prove(
+    arrivals: list[tuple[int, list[int]]], counted: bool
+) -> None:
+    alone, combined = generator(counted), CombinedHeartbeats(["a", "b"], [generator(counted)])
+    for clock, (stream, times) in enumerate(arrivals):
+        streams = np.full(len(times), stream, np.int64)
+        alone.arrive(streams, np.array(times), clock)
+        combined.arrive(streams, np.array(times), clock)
+        assert combined.heartbeats(clock).tolist() == alone.heartbeats(clock).tolist()
+    assert combined.heartbeats(90).tolist() == alone.heartbeats(90).tolist()
+
+
+def test_each_stream_has_the_largest_of_its_promises() -> None:
+    learned = LearnedHeartbeats(QuantileEstimator(["c"], Confidence(0.0, 2, 20)), NEVER)
+    combined = CombinedHeartbeats(["c", "a", "b"], [generator(False), learned], {"b": 30, "c": 40})
+    combined.arrive([0, 1, 0], [100, 50, 95], 100)
+    c, a, b = combined.heartbeats(100).tolist()
+    assert (c, a) == (94, MIN_TIME)
+    assert b == 70
+    c, a, b = combined.heartbeats(101).tolist()
+    assert (c, a, b) == (94, 47, 71)
+    assert combined.heartbeats(140).tolist()[0] == 100
