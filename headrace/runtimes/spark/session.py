@@ -140,7 +140,7 @@ def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     conf = SparkConf().setAll(list(wanted.items()))
     changes = list(python)
     for row in SETTINGS:
-        if row.binding is Binding.START and not before.contains(row.name):
+        if row.binding is Binding.START and _suits(row, before) and not before.contains(row.name):
             conf.set(row.name, row.value)
             changes.append(Change(row.name, None, row.value, row.why, SET))
     conf.setIfMissing("spark.app.name", "headrace")
@@ -148,6 +148,10 @@ def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     changes += _at_runtime(spark, wanted, fresh=True)
     changes += _without_checksums(spark)
     return spark, Report(tuple(changes))
+
+
+def _suits(row: Setting, conf: SparkConf) -> bool:
+    return not row.local or (conf.get("spark.master", "local") or "").startswith("local")
 
 
 def _configured(wanted: Mapping[str, str]) -> SparkConf:
@@ -187,7 +191,7 @@ def _completed(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Chang
 def _at_start(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Change]:
     """What Spark has read already and will not read again."""
     conf = spark.sparkContext.getConf()
-    rows = [row for row in SETTINGS if row.binding is Binding.START]
+    rows = [row for row in SETTINGS if row.binding is Binding.START and _suits(row, conf)]
     whys = {row.name: (row.value, row.why) for row in rows}
     asked = {
         name: (value, "you asked for it") for name, value in wanted.items() if not _settable(spark, name)
@@ -199,7 +203,11 @@ def _at_start(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Change
             yield Change(name, old, value, why, outcome)
 
 
-_DEFAULTS = {"spark.python.worker.reuse": "true", "spark.python.unix.domain.socket.enabled": "false"}
+_DEFAULTS = {
+    "spark.python.worker.reuse": "true",
+    "spark.python.unix.domain.socket.enabled": "false",
+    "spark.python.daemon.module": "pyspark.daemon",
+}
 
 
 def _settable(spark: SparkSession, name: str) -> bool:

@@ -32,13 +32,17 @@ class Claim(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of Spark: its name, the value wanted, why, when it is read, how strongly it is wanted."""
+    """A setting of Spark: its name, the value wanted, why, when it is read, how strongly it is wanted.
+
+    `local`: only where workers are on this machine, and so surely have what is installed here.
+    """
 
     name: str
     value: str
     why: str
     binding: Binding = Binding.RUNTIME
     claim: Claim = Claim.ADVISED
+    local: bool = False
 
 
 SETTINGS = (
@@ -95,5 +99,12 @@ SETTINGS = (
         "true",
         "a new Python worker in each micro-batch makes it eight times as long",
         binding=Binding.START,
+    ),
+    Setting(
+        "spark.python.daemon.module",
+        "headrace.runtimes.spark.daemon",
+        "Python workers are forked with the engine in memory, and do not spend seconds on importing it",
+        binding=Binding.START,
+        local=True,
     ),
 )

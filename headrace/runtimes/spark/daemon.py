@@ -1,0 +1,15 @@
+"""The parent of Spark's Python workers, with the engine loaded before it forks.
+
+`spark.python.daemon.module` names it. A worker that Spark starts is a fork of this process: it finds the
+engine, its kernels and Arrow in memory and works at once, where it would otherwise spend seconds on imports.
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+import headrace.runtimes.spark.fan
+import headrace.runtimes.spark.host  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
