@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ from headrace.engine import Engine
 from headrace.expressions import Expression, compile
 from headrace.flow.batch import Batch, concat
 from headrace.operators.contract import Waiting
+from headrace.runtimes.spark.jsonrows import as_json
 from headrace.runtimes.spark.packing import PASSING, Package, packed, to_ipc
 from headrace.runtimes.spark.progress import METRIC
 from headrace.runtimes.spark.shards import shard_of, split
@@ -52,10 +52,12 @@ class Outlet:
     """How the answers of a query leave: `time` names a column for the time of each answer, if wanted.
 
     `tells_of` are the streams whose late and rejected rows this host tells of: a stream may be read by two.
+    Of `kinds` the rows are wanted, of others their number.
     """
 
     time: str | None = None
     tells_of: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset((RESULT, LATE, REJECTED))
 
     def schema(self, of: Schema) -> Schema:
         """The columns of the answers of a plan."""
@@ -65,7 +67,7 @@ class Outlet:
         """All that the engine has to give, and what hosts below had, as columns of packed rows."""
         batches = engine.drain()
         rows = [_packed(RESULT, shard, self._timed(concat(batches)))] if batches else []
-        rows += [*told(engine, shard, self.tells_of), *(pickle.loads(note) for note in notes)]
+        rows += [*told(engine, shard, self), *(pickle.loads(note) for note in notes)]
         return {name: [row[name] for row in rows] for name in ("kind", "shard", "body", "metric")}
 
     def _timed(self, batch: Batch) -> pa.RecordBatch:
@@ -89,7 +91,7 @@ class Forward(Outlet):
     def columns(self, engine: Engine, shard: int, notes: list[bytes]) -> dict[str, list[Any]]:
         batches = engine.drain()
         packages = self._divided(concat(batches), engine, shard) if batches else self._silent(engine, shard)
-        passing = [*(pickle.dumps(row) for row in told(engine, shard, self.tells_of)), *notes]
+        passing = [*(pickle.dumps(row) for row in told(engine, shard, self)), *notes]
         packages += [Package(PASSING, engine.now, note=np.frombuffer(n, np.uint8)) for n in passing]
         names = [*self.names, *(self.names[0] for _ in passing)]
         return packed(names, shard, 0, packages)
@@ -118,18 +120,32 @@ def heartbeat(engine: Engine) -> int:
     return top.reach()
 
 
-def told(engine: Engine, shard: int, streams: frozenset[str]) -> list[Row]:
-    """Late and rejected rows of some streams, and how the engine is."""
-    late = [each for each in engine.drain_late() if each.stream in streams]
-    rejected = [each for each in engine.drain_rejected() if each.stream in streams]
-    rows = [_packed(LATE, shard, late_rows(late))] if late else []
+def told(engine: Engine, shard: int, outlet: Outlet) -> list[Row]:
+    """Late and rejected rows, as far as the outlet wants them, and how the engine is."""
+    late = [each for each in engine.drain_late() if each.stream in outlet.tells_of]
+    rejected = [each for each in engine.drain_rejected() if each.stream in outlet.tells_of]
+    rows = []
+    if late:
+        lost = sum(int(np.count_nonzero(~each.admitted)) for each in late)
+        rows.append(
+            _packed(LATE, shard, late_rows(late)) if LATE in outlet.kinds else _counted(LATE, shard, lost)
+        )
     if rejected:
-        rows.append(_packed(REJECTED, shard, rejected_rows(rejected)))
-    return rows + [_row(METRICS, shard, None, metric) for metric in _metrics(engine, shard, streams)]
+        count = sum(map(len, rejected))
+        rows.append(
+            _packed(REJECTED, shard, rejected_rows(rejected))
+            if REJECTED in outlet.kinds
+            else _counted(REJECTED, shard, count)
+        )
+    return rows + [_row(METRICS, shard, None, metric) for metric in _metrics(engine, shard, outlet.tells_of)]
 
 
 def _packed(kind: str, shard: int, rows: pa.RecordBatch) -> Row:
     return _row(kind, shard, to_ipc(rows), _metric(shard, rows=rows.num_rows))
+
+
+def _counted(kind: str, shard: int, count: int) -> Row:
+    return _row(kind, shard, None, _metric(shard, rows=count))
 
 
 def _row(kind: str, shard: int, body: bytes | None, metric: Row) -> Row:
@@ -164,7 +180,7 @@ def late_rows(late: list[Late]) -> pa.RecordBatch:
         pa.array(np.concatenate([each.lateness for each in late]), pa.int64()),
         pa.array(np.concatenate([each.missed for each in late]), pa.int64()),
         pa.array(np.concatenate([each.admitted for each in late]), pa.bool_()),
-        pa.array([text for each in late for text in as_json(each.rows)], pa.string()),
+        pa.chunked_array([as_json(each.rows) for each in late], pa.string()).combine_chunks(),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=LATE_SCHEMA)
 
@@ -173,13 +189,8 @@ def rejected_rows(rejected: list[Rejected]) -> pa.RecordBatch:
     """Rejected rows of any streams in one form: a row as JSON, or as the text it came as."""
     rows = []
     for each in rejected:
-        texts = list(each.raw) if each.rows is None else as_json(each.rows)
+        texts = list(each.raw) if each.rows is None else as_json(each.rows).to_pylist()
         rows += [
             {"stream": each.stream, "code": each.code, "reason": each.reason, "row": text} for text in texts
         ]
     return pa.RecordBatch.from_pylist(rows, schema=REJECTED_SCHEMA)
-
-
-def as_json(rows: pa.RecordBatch) -> list[str]:
-    """Each row as a JSON object; what JSON has no form for is written as text."""
-    return [json.dumps(row, default=str, ensure_ascii=False) for row in rows.to_pylist()]

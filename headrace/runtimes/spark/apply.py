@@ -35,6 +35,8 @@ from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.schema import Schema
 from headrace.sql import Query, TableDef
 
+KINDS = frozenset((RESULT, LATE, REJECTED))
+
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -47,6 +49,7 @@ class Options:
     shards: int | None = None
     time_column: str | None = None
     arrival: str | None = None
+    kinds: frozenset[str] = KINDS
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def apply(query: Query, **streams_and_options: Any) -> DataFrame:
     Takes what `answers` takes: `apply(query, bids=bids, bounds={"bids": {"disorder": "10 seconds"}})`. Late
     and rejected rows are counted in the progress of the query; `outputs` gives them too.
     """
-    return answers(query, **streams_and_options).result
+    return answers(query, kinds=frozenset((RESULT,)), **streams_and_options).result
 
 
 def answers(
@@ -90,6 +93,7 @@ def answers(
     shards: int | None = None,
     time_column: str | None = None,
     arrival: str | None = None,
+    kinds: frozenset[str] = KINDS,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -100,12 +104,13 @@ def answers(
     and `guard`: what becomes of rows that come later, or from too far ahead. `timer`: how often silence is
     looked into, a streaming DataFrame that ticks, or None. `shards`: at most the shuffle partitions.
     `time_column` adds the time of each answer. `arrival` names a column of every stream that replaces the
-    clock, to replay what was recorded. `streams`: DataFrames by name, for names that are no keywords.
+    clock, to replay what was recorded. `streams`: DataFrames by name, for names that are no keywords. `kinds`
+    of answers, of which rows are wanted; of others only their number is told.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
     said.check(query.sources)
-    options = Options(said, timer, shards, time_column, arrival)
+    options = Options(said, timer, shards, time_column, arrival, kinds)
     packed = _packed(query, {**(streams or {}), **more}, options)
     return Answers(packed, Outlet(time_column).schema(query.schema))
 
@@ -114,7 +119,7 @@ def _packed(query: Query, frames: Mapping[str, DataFrame], options: Options) -> 
     """The whole query as stateful operators in a row: packed answers of all kinds."""
     frames = _matched(query, frames)
     spark = next(iter(frames.values())).sparkSession
-    outlet = Outlet(options.time_column)
+    outlet = Outlet(options.time_column, kinds=options.kinds)
     chain = hosts(
         query.plan, options.inputs, _partitions(spark, options), outlet, options.arrival is not None
     )

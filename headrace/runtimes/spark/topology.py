@@ -40,7 +40,8 @@ def hosts(
         below = (cut[i - 1].output, len(names[i - 1])) if i else (None, 0)
         host = _host(stage, inputs, names[i], below[0], below[1], several)
         made.append(host if i == len(cut) - 1 else _as_lower(host))
-    outlets = [_forward(stage, cut[i + 1], made[i + 1]) for i, stage in enumerate(cut[:-1])] + [outlet]
+    lower = [_forward(stage, cut[i + 1], made[i + 1], outlet) for i, stage in enumerate(cut[:-1])]
+    outlets = [*lower, outlet]
     told: set[str] = set()
     for i, host in enumerate(made):
         own = frozenset(stream.source.name for stream in host.streams) - told
@@ -125,7 +126,7 @@ def _as_lower(host: HostSpec) -> HostSpec:
     return replace(host, plan=Union((host.plan,)), inputs=inputs)
 
 
-def _forward(stage: Stage, above: Stage, host: HostSpec) -> Forward:
+def _forward(stage: Stage, above: Stage, host: HostSpec, last: Outlet) -> Forward:
     assert stage.output is not None
     keys = (above.partitioning.keys or {}).get(stage.output.name, ())
-    return Forward(names=host.names, keys=keys, first=len(host.streams))
+    return Forward(kinds=last.kinds, names=host.names, keys=keys, first=len(host.streams))
