@@ -20,7 +20,7 @@ setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint 
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
-	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,spark]'
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark]'
 	@touch $@
 
 # The engine runs without Java; what needs Spark is skipped, with the reason.

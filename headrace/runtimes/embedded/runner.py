@@ -123,7 +123,7 @@ class Runner:
 
     def _open_outputs(self) -> None:
         """For a replay: an engine and outputs, and nothing to read."""
-        self.engine = self._engine()
+        self.engine = self.build_engine()
         opening = Opening(self.pipeline, self._clock, 0, self._into)
         self._clock_kind = "recorded"
         self.outputs = opening.outputs()
@@ -132,7 +132,7 @@ class Runner:
 
     def _open(self) -> None:
         """Go on from the newest checkpoint that is whole, or begin."""
-        self.engine = self._engine()
+        self.engine = self.build_engine()
         checkpoint = self._newest()
         self._started = checkpoint.body["started"] if checkpoint else self._clock.now()
         opening = Opening(self.pipeline, self._clock, self._started, self._into)
@@ -144,7 +144,7 @@ class Runner:
         else:
             self._resume(checkpoint)
 
-    def _engine(self) -> Engine:
+    def build_engine(self) -> Engine:
         """An engine with the pipeline's streams and queries and nothing in it."""
         engine = Engine(strategy=self.pipeline.spec.pipeline.strategy, now=-FARTHEST)
         heartbeats = self.pipeline.heartbeats()

@@ -1,0 +1,1 @@
+"""The command line: `headrace init`, `check`, `run`, `explain`, `why`, `top`, `replay`, `doctor`."""

@@ -1,0 +1,56 @@
+"""What a pipeline file means, in words and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.pipeline import Pipeline
+from headrace.pipeline.pipeline import PipelineStream
+
+
+def summary(pipeline: Pipeline) -> dict[str, Any]:
+    """The essentials as data."""
+    return {
+        "name": pipeline.name,
+        "runtime": pipeline.runtime,
+        "streams": {
+            name: {
+                "columns": {field.name: str(field.type) for field in stream.schema},
+                "time": stream.definition.time.value,
+                "source": stream.spec.source.type,
+            }
+            for name, stream in pipeline.streams.items()
+        },
+        "queries": {
+            query.name: {
+                "reads": list(query.streams),
+                "columns": {field.name: str(field.type) for field in query.query.schema},
+            }
+            for query in pipeline.queries
+        },
+        "warnings": list(pipeline.warnings),
+    }
+
+
+def describe(pipeline: Pipeline) -> str:
+    """The essentials in words."""
+    lines = [f"{pipeline.name}: well formed, to run on {pipeline.runtime}"]
+    lines += [f"  stream {name}: {_stream(stream)}" for name, stream in pipeline.streams.items()]
+    for query in pipeline.queries:
+        columns = ", ".join(f"{f.name} {f.type}" for f in query.query.schema)
+        lines.append(f"  query {query.name} reads {', '.join(query.streams)} and answers ({columns})")
+    return "\n".join([*lines, *(f"  warning: {each}" for each in pipeline.warnings)])
+
+
+def _stream(stream: PipelineStream) -> str:
+    column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
+    said = stream.lateness
+    bounds = {
+        "disorder": said.disorder,
+        "latency": said.latency,
+        "estimated": said.confidence and said.confidence.epsilon,
+    }
+    known = ", ".join(f"{name} {value}" for name, value in bounds.items() if value is not None)
+    source = stream.spec.source
+    where = getattr(source, "path", None) or source.type
+    return f"{where}, {stream.definition.time.value} time{column}, {known or 'rows in order'}"

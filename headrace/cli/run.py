@@ -1,0 +1,88 @@
+"""`headrace run`: a runner, a view of it, and a clean stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.live import Live
+
+from headrace.cli.status import leave
+from headrace.cli.view import as_line, as_table, last_words
+from headrace.errors import PipelineError
+from headrace.pipeline import Pipeline, load
+from headrace.runtimes.embedded import Progress, Runner
+
+Show = Callable[[Progress], None]
+
+
+def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> None:
+    """Run the pipeline in a file on the runtime that it, or the command, names."""
+    pipeline = load(file)
+    home = RUNTIMES.get(runtime or pipeline.runtime)
+    if home is None:
+        raise PipelineError(
+            "HR-F019",
+            f"the command line does not run pipelines on {runtime or pipeline.runtime!r} yet",
+            place=str(file),
+            hint=f"--runtime {' or '.join(RUNTIMES)}; from Python: headrace.spark.apply",
+        )
+    home(pipeline, as_json, quiet)
+
+
+def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
+    runner = Runner(pipeline)
+    with _stopping(runner), _showing(as_json, quiet) as show:
+
+        def told(progress: Progress) -> None:
+            leave(pipeline, progress)
+            show(progress)
+
+        result = runner.run(on_progress=told)
+    print(last_words(result.progress, as_json), file=sys.stderr if _prints(pipeline) else sys.stdout)
+
+
+def _prints(pipeline: Pipeline) -> bool:
+    """Whether answers go to standard output, which is then no place for words about them."""
+    return any(query.spec.sink.type == "stdout" for query in pipeline.queries)
+
+
+RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], None]]] = {"embedded": _embedded}
+
+
+@contextmanager
+def _stopping(runner: Runner) -> Iterator[None]:
+    """The first Ctrl-C, or a request to terminate, stops with a commit; a second one stops at once."""
+
+    def stop(number: int, frame: Any) -> None:
+        runner.stop()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _showing(as_json: bool, quiet: bool) -> Iterator[Show]:
+    """A live table on a terminal, else a line at a time on standard error; nothing if nothing is wanted."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda progress: None
+    elif as_json:
+        yield lambda progress: print(json.dumps(asdict(progress)), file=sys.stderr)
+    elif console.is_terminal:
+        with Live(console=console, refresh_per_second=4, transient=True) as live:
+            yield lambda progress: live.update(as_table(asdict(progress)))
+    else:
+        yield lambda progress: print(as_line(asdict(progress)), file=sys.stderr)

@@ -1,0 +1,70 @@
+"""A run as a table on a terminal, as lines of text elsewhere, and as JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.why import instant, length
+from headrace.runtimes.embedded import Progress
+
+
+def as_table(status: dict[str, Any]) -> Group:
+    """Streams, queries and a line about the run."""
+    streams = Table("stream", *_right("rows", "rows/s", "heartbeat", "lag", "late", "rejected"))
+    for name, s in status["streams"].items():
+        beat = "ended" if s["ended"] else "-" if s["heartbeat"] is None else instant(s["heartbeat"])
+        lag = "-" if s["lag"] is None else length(max(0, s["lag"]))
+        numbers = (f"{s['rows_in']:,}", f"{s['rows_per_second']:,.0f}", beat, lag)
+        streams.add_row(name, *numbers, f"{s['rows_late']:,}", f"{s['rows_rejected']:,}")
+    queries = Table("query", *_right("answers", "answers/s"))
+    for name, q in status["queries"].items():
+        queries.add_row(name, f"{q['rows_out']:,}", f"{q['rows_per_second']:,.0f}")
+    return Group(streams, queries, Text(_line(status)))
+
+
+def _right(*names: str) -> list[Any]:
+    from rich.table import Column
+
+    return [Column(name, justify="right") for name in names]
+
+
+def _line(status: dict[str, Any]) -> str:
+    waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing waits"
+    return (
+        f"{status['pipeline']} {status['state']}, {status['elapsed']:.1f} s, clock {status['clock']}, "
+        f"{waiting}, state {status['state_bytes'] / 1e6:.1f} MB, {status['checkpoints']} checkpoints"
+    )
+
+
+def as_line(status: dict[str, Any]) -> str:
+    """The same in one line."""
+    streams = " ".join(f"{name}={_account(s)}" for name, s in status["streams"].items())
+    queries = " ".join(f"{name}={q['rows_out']}" for name, q in status["queries"].items())
+    return f"{_line(status)}; in {streams}; out {queries}"
+
+
+def _account(stream: dict[str, Any]) -> str:
+    rate, late, rejected = (stream[key] for key in ("rows_per_second", "rows_late", "rows_rejected"))
+    return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected})"
+
+
+def last_words(progress: Progress, as_json: bool) -> str:
+    """How a run ended."""
+    status = asdict(progress)
+    if as_json:
+        return json.dumps(status)
+    lines = [f"{progress.pipeline} is {progress.state} after {progress.elapsed:.1f} s"]
+    for name, s in progress.streams.items():
+        account = f"{s.rows_processed:,} processed, {s.rows_late:,} late, {s.rows_rejected:,} rejected"
+        lines.append(f"  stream {name}: {s.rows_in:,} rows in = {account}")
+    lines += [f"  query {name}: {q.rows_out:,} answers" for name, q in progress.queries.items()]
+    lines += [f"  note: {each}" for each in progress.messages]
+    if progress.state == "stopped" and progress.checkpoints:
+        lines.append("  run it again to go on")
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""The command line: what each command says, and the exit codes that scripts go by."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.cli.app import app
+from headrace.cli.why import instant, length, reasons
+from tests.runtimes.embedded.pipelines import bags, sliding
+
+
+def headrace(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_what_init_writes_runs_and_goes_on(tmp_path: Path) -> None:
+    assert headrace("init", tmp_path / "new").exit_code == 0
+    pipeline = tmp_path / "new" / "pipeline.toml"
+    pipeline.write_text(pipeline.read_text().replace("200_000", "20_000"))
+    assert headrace("init", tmp_path / "new").exit_code == 1
+    assert headrace("check", pipeline).exit_code == 0
+    ran = headrace("run", pipeline)
+    assert ran.exit_code == 0, ran.output
+    assert "auction is finished" in ran.stdout
+    assert "query highest" in ran.stdout
+    assert "rows/s" not in ran.stdout
+    answers = (tmp_path / "new" / "highest.jsonl").read_text().splitlines()
+    assert sum(json.loads(line)["bids"] for line in answers) > 18_000
+    assert headrace("run", pipeline).exit_code == 0
+    assert (tmp_path / "new" / "highest.jsonl").read_text().splitlines() == answers
+
+
+def test_check_says_what_is_wrong_with_its_line(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=10)
+    good = headrace("check", pipeline)
+    assert "query hot reads bids" in good.stdout
+    assert json.loads(headrace("check", pipeline, "--json").stdout)["queries"]["hot"]["reads"] == ["bids"]
+    pipeline.write_text(pipeline.read_text().replace("disorder", "disordr"))
+    bad = headrace("check", pipeline)
+    assert bad.exit_code == 1
+    assert "did you mean disorder?" in bad.stderr
+    told = json.loads(headrace("check", pipeline, "--json").stdout)
+    assert told["error"]["code"] == "HR-F003"
+
+
+def test_wrong_usage_is_another_code(tmp_path: Path) -> None:
+    assert headrace("run").exit_code == 2
+    assert headrace("run", tmp_path / "none.toml").exit_code == 1
+
+
+def test_run_tells_scripts_in_json(tmp_path: Path) -> None:
+    ran = headrace("run", sliding(tmp_path, rows=300), "--json")
+    told = json.loads(ran.stdout)
+    assert told["state"] == "finished"
+    assert told["streams"]["bids"]["rows_in"] == 300
+
+
+def test_pipelines_of_spark_are_named_and_can_be_run_embedded(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=100)
+    pipeline.write_text(pipeline.read_text().replace('runtime = "embedded"', 'runtime = "spark"'))
+    refused = headrace("run", pipeline)
+    if refused.exit_code:
+        assert "--runtime embedded" in refused.stderr
+    assert headrace("run", pipeline, "--runtime", "embedded", "--quiet").exit_code == 0
+
+
+def test_explain_shows_plan_and_graph(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=10)
+    shown = headrace("explain", pipeline).stdout
+    assert "== hot ==" in shown
+    assert "state table" in shown
+    assert headrace("explain", pipeline, "hot", "--format", "mermaid").stdout.startswith("flowchart")
+    assert headrace("explain", pipeline, "cold").exit_code == 1
+
+
+def test_replay_gives_the_same_bytes(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300, more='record = "record"')
+    headrace("run", pipeline)
+    assert headrace("replay", tmp_path / "record", tmp_path / "again").exit_code == 0
+    assert (tmp_path / "again" / "hot.jsonl").read_bytes() == (tmp_path / "hot.jsonl").read_bytes()
+
+
+def test_why_and_top_read_what_a_run_left(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    assert headrace("why", pipeline).exit_code == 1
+    headrace("run", pipeline)
+    assert "finished" in headrace("why", pipeline).stdout
+    assert "bids" in headrace("top", pipeline, "--once").stdout
+
+
+def status(**stream: Any) -> dict[str, Any]:
+    told = {"heartbeat": None, "rows_in": 0, **stream}
+    waiting = {"union2": {"wanted": 1_700_000_060_000_000, "since": 1_700_000_000_000_000, "streams": ["b"]}}
+    return {"state": "running", "waiting": waiting, "streams": {"b": told}}
+
+
+def test_why_names_the_stream_and_what_would_release_it() -> None:
+    (silent,) = reasons(status())
+    assert "union2 waits since 2023-11-14 22:13:20.000+00:00 for stream 'b'" in silent
+    assert "no row yet" in silent
+    (behind,) = reasons(status(heartbeat=1_700_000_050_000_000, rows_in=5))
+    assert "10 s short" in behind
+    assert "latency bound" in behind
+    assert "Nothing waits" in reasons({"state": "running", "waiting": {}})[0]
+    assert (instant(5), length(5), length(2_500), length(3_600_000_000)) == (
+        "5",
+        "5 ticks",
+        "2.5 ms",
+        "60 min",
+    )
+
+
+def test_doctor_finds_what_is_here() -> None:
+    told = headrace("doctor")
+    assert told.exit_code == 0
+    assert "embedded pipelines can run here" in told.stdout
+    found = {each["what"]: each for each in json.loads(headrace("doctor", "--json").stdout)}
+    assert found["pyarrow"]["well"]
+
+
+def test_ctrl_c_stops_with_a_checkpoint_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for root in (whole, stopped):
+        root.mkdir()
+        sliding(root)
+    headrace("run", whole / "pipeline.toml", "--quiet")
+    command = [sys.executable, "-m", "headrace.cli", "run", str(stopped / "pipeline.toml"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert json.loads(out)["state"] in ("stopped", "finished")
+    assert headrace("run", stopped / "pipeline.toml", "--quiet").exit_code == 0
+    assert bags(stopped) == bags(whole)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_on_a_terminal_a_table_is_shown(tmp_path: Path) -> None:
+    main, other = os.openpty()
+    command = [sys.executable, "-m", "headrace.cli", "run", str(sliding(tmp_path))]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other, env=environment)
+    os.close(other)
+    shown = b""
+    try:
+        while chunk := os.read(main, 65_536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(main)
+    assert process.wait() == 0
+    assert b"heartbeat" in shown
