@@ -25,6 +25,8 @@ from headrace.operators.contract import Need
 from headrace.operators.sequence import SequenceOperator
 from headrace.plan.check import check
 from headrace.plan.nodes import AggregateCall, Join, Plan, Project, RStream, Select, Source, Window
+from headrace.plan.partitioning import partition
+from headrace.plan.rewrite import optimize
 from headrace.plan.sequence import Mode, Sequence, Step, StepKind
 from headrace.plan.windows import Now, Range
 from headrace.testing import oracle
@@ -36,6 +38,7 @@ from headrace.testing.sequence_plans import sequence_of
 from headrace.time.ets import ON_DEMAND, TimerPromise
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
 from tests.engine.driving import execute
+from tests.plan.test_partitioning import apart
 
 A = Source("a", pa.schema([("k", pa.int64()), ("v", pa.int64())]))
 B = Source("b", pa.schema([("k2", pa.int64()), ("v2", pa.int64())]))
@@ -73,7 +76,40 @@ def test_a_sequence_is_what_the_oracle_says_whatever_the_way_of_execution(data: 
     run = data.draw(runs(case))
     expected = oracle.stream(case.plan, case.sources)
     note(f"expected {expected}")
-    assert_same_stream(execute(case, run), expected, schema=case.plan.schema)
+    assert_same_stream(execute(case, run)[0], expected, schema=case.plan.schema)
+
+
+@given(st.data())
+def test_columns_that_nobody_reads_do_not_wait(data: st.DataObject) -> None:
+    case = data.draw(sequences())
+    names = data.draw(st.lists(st.sampled_from(case.plan.schema.names), min_size=1, max_size=2, unique=True))
+    plan = Project(case.plan, tuple((name, col(name)) for name in names))
+    narrow = optimize(plan)
+    check(narrow)
+    assert narrow.schema.equals(plan.schema)
+    expected = oracle.stream(plan, case.sources)
+    assert not difference(oracle.stream(narrow, case.sources), expected)
+    run = data.draw(runs(Case(narrow, case.sources)))
+    assert_same_stream(execute(Case(narrow, case.sources), run)[0], expected, schema=plan.schema)
+
+
+def test_a_column_is_pruned_unless_it_is_shown_compared_or_a_key() -> None:
+    wide = Source("wide", pa.schema([(name, pa.int64()) for name in ("k", "v", "unread")]))
+    plan = Sequence((wide, B), (FIRST, replace(SECOND, condition=col("v") < col("v2"))), Mode.RECENT)
+    found = optimize(Project(plan, (("k2", col("k2")),)))
+    assert isinstance(found, Project)
+    assert found.input.inputs[0].schema.names == ["k", "v"]
+
+
+@given(st.data())
+def test_shards_by_the_partition_give_the_answer_together(data: st.DataObject) -> None:
+    case = data.draw(sequences())
+    assert isinstance(case.plan, Sequence)
+    found = partition(case.plan)
+    if not case.plan.steps[0].keys:
+        assert found.keys is None
+    if found.keys is not None:
+        assert not difference(apart(case.plan, case.sources), oracle.stream(case.plan, case.sources))
 
 
 @given(st.data())

@@ -14,6 +14,7 @@ from headrace.expressions import Column
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan, Project
 from headrace.plan.order import keeps_arrival_order
+from headrace.plan.sequence import Sequence, StepKind
 from headrace.plan.trees import minds_order, over
 from headrace.plan.windows import Rows
 
@@ -120,6 +121,26 @@ def _sliding(plan: nodes.SlidingAggregate, needed: Names) -> Plan:
     return _aggregate(plan, needed)
 
 
+def _sequence(plan: Sequence, needed: Names) -> Plan:
+    """What is shown, the partitions, and what conditions read; of a run what is told of it."""
+    read = needed.union(*(step.condition.columns() for step in plan.steps if step.condition is not None))
+    told = [tuple(call for call in step.folds if call.name in read) for step in plan.steps]
+    if any(len(calls) < len(step.folds) for calls, step in zip(told, plan.steps, strict=True)):
+        steps = tuple(replace(step, folds=calls) for step, calls in zip(plan.steps, told, strict=True))
+        plan = replace(plan, steps=steps)
+    return over(plan, [_step(plan, i, read) for i in range(len(plan.steps))])
+
+
+def _step(plan: Sequence, index: int, read: Names) -> Plan:
+    stream, step = plan.streams[index], plan.steps[index]
+    names = frozenset(stream.schema.names)
+    if plan.order_matters(index) and not keeps_arrival_order(stream):
+        return _narrow(stream, names)
+    folded = [call.column for call in step.folds if call.column is not None]
+    shown = names & read if step.kind is not StepKind.REPEATED else frozenset()
+    return _narrow(stream, shown.union(step.keys, folded))
+
+
 NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.Source: _leaf,
     nodes.Table: _leaf,
@@ -132,4 +153,5 @@ NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding,
     nodes.RStream: _same,
+    Sequence: _sequence,
 }
