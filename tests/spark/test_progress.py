@@ -29,9 +29,9 @@ BATCHES = [
         metric(1, "auctions", 9, 4, 0),
         metric(0, None, None, 0, 100),
         metric(1, None, None, 0, 11),
-        *[{"kind": "result"}] * 3,
-        *[{"kind": "late"}] * 2,
-        {"kind": "rejected"},
+        *[{"kind": "result", "metric": {"rows": 5}}] * 3,
+        *[{"kind": "late", "metric": {"rows": 1}}] * 2,
+        {"kind": "rejected", "metric": {"rows": 1}},
     ],
     [metric(0, "bids", 8, 0, 0), metric(0, "auctions", 9, 0, 0), metric(0, None, None, 0, 7)],
 ]
@@ -65,7 +65,7 @@ def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataF
     finally:
         spark.streams.removeListener(listener)
     first, second = listener.history("seen")
-    assert (first.results, first.late, first.rejected, first.rows) == (3, 2, 1, 12)
+    assert (first.results, first.late, first.rejected, first.rows) == (15, 2, 1, 12)
     assert (first.shards, first.engine_bytes) == (2, 111)
     assert first.streams == {
         "bids": StreamProgress(heartbeat=5, waiting=3, rows=20),

@@ -27,7 +27,7 @@ def stream(
     name: str, df: DataFrame, *, time: str | None = None, kind: TimeKind = TimeKind.EXTERNAL
 ) -> StreamDef:
     """A stream as a DataFrame has it; `time` names the column of a row's time."""
-    fields = [pa.field(f.name, _without_zone(f.type)) for f in to_arrow_schema(df.schema)]
+    fields = [pa.field(f.name, _without_zone(f.type)) for f in to_arrow_schema(df.schema, timezone="UTC")]
     plain = pa.schema(fields)
     return StreamDef(name, plain, kind, time)
 
