@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+from random import Random
+
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.expressions import Expression, col
+from headrace.expressions import Expression, col, lit
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import AggregateCall, Plan, Source
 from headrace.plan.top import TopN, ascending
@@ -17,15 +20,55 @@ from headrace.testing.plans import Case
 def layered(draw: st.DrawFn) -> Case:
     """A plan in layers, with data."""
     plan = draw(layers())
-    most = 30 if legal.joins(plan) < 2 else 8
+    count = {0: 24, 1: 16, 2: 10}.get(legal.joins(plan), 7)
     leaves = {each.name: each.columns for each in plans.sources_of(plan) | plans.tables_of(plan)}
-    return Case(plan, {name: draw(schemas.rows(leaves[name], most)) for name in sorted(leaves)})
+    return Case(plan, {name: draw(dense_rows(leaves[name], count)) for name in sorted(leaves)})
+
+
+FEW = {
+    schemas.INT: (1, 0, 2, 1),
+    schemas.FLOAT: (0.0, 0.5, 1.0),
+    schemas.STRING: ("a", "b"),
+    schemas.BOOL: (True, False),
+}
+
+
+COMPARED = (operator.ge, operator.le, lambda one, other: one.ne(other), lambda one, other: one.eq(other))
+
+
+@st.composite
+def conditions(draw: st.DrawFn, schema: pa.Schema) -> Expression:
+    """Conditions that about half of the rows of `dense_rows` pass; now and then any condition at all."""
+    if draw(st.sampled_from([False, False, False, True])):
+        return draw(schemas.predicates(schema))
+    name = draw(st.sampled_from(schema.names))
+    of = schema.field(name).type
+    others = [col(other) for other in schemas.names_of(schema, of) if other != name]
+    constants = [lit(value, of) for value in FEW[of]]
+    one = draw(st.sampled_from(COMPARED))(col(name), draw(st.sampled_from([*constants, *others])))
+    another = draw(st.none() | st.sampled_from(schema.names))
+    return one if another is None else one & col(another).is_not_null()
+
+
+@st.composite
+def dense_rows(draw: st.DrawFn, schema: pa.Schema, count: int) -> schemas.Rows:
+    """So many rows, close in time and much alike: they meet, crowd each other out, pass conditions."""
+    seed = Random(draw(st.integers(0, 2**32)))
+    nulls = draw(st.sampled_from([0.0, 0.2]))
+    rows = [
+        (
+            seed.randint(0, 10),
+            {f.name: None if seed.random() < nulls else seed.choice(FEW[f.type]) for f in schema},
+        )
+        for _ in range(count)
+    ]
+    return sorted(rows, key=lambda row: row[0])
 
 
 @st.composite
 def layers(draw: st.DrawFn) -> Plan:
     """Selections and projections above whatever a random relation is, and again above its stream."""
-    relation = draw(wrapped() | joined() | plans.relations(3))
+    relation = draw(wrapped() | wrapped() | joined() | plans.relations(3))
     kept = _layers(draw, relation, draw(st.sampled_from([1, 2, 3, 0])))
     tops = [nodes.IStream, nodes.DStream, *([nodes.RStream] if legal.is_finite(kept) else [])]
     return _layers(draw, draw(st.sampled_from(tops))(kept), draw(st.integers(0, 2)))
@@ -34,7 +77,7 @@ def layers(draw: st.DrawFn) -> Plan:
 def _layers(draw: st.DrawFn, plan: Plan, count: int) -> Plan:
     for _ in range(count):
         if draw(st.booleans()):
-            plan = nodes.Select(plan, draw(schemas.predicates(plan.schema)))
+            plan = nodes.Select(plan, draw(conditions(plan.schema)))
         else:
             drawn = draw(st.lists(schemas.scalars(plan.schema), min_size=1, max_size=3))
             plan = nodes.Project(plan, _named(drawn))
@@ -65,6 +108,7 @@ def wrapped(draw: st.DrawFn) -> Plan:
     timed = nodes.Window(Source("s0", S_COLUMNS), draw(st.sampled_from([windows.Range(5), windows.Now()])))
     sliding = nodes.Window(Source("s0", S_COLUMNS), windows.Sliding(draw(st.integers(1, 6)), 2))
     kinds: list[Plan] = [
+        one,
         nodes.Distinct(one),
         nodes.Except(one, other, draw(st.booleans())),
         *[nodes.Union((one, other))] * 3,
@@ -101,7 +145,7 @@ def _leaf(draw: st.DrawFn, index: int) -> Plan:
     source = Source(draw(st.sampled_from(["s0", "s1"])), S_COLUMNS)
     plan: Plan = nodes.Window(source, draw(st.sampled_from(SPECS)))
     if draw(st.booleans()):
-        plan = nodes.Select(plan, draw(schemas.predicates(plan.schema)))
+        plan = nodes.Select(plan, draw(conditions(plan.schema)))
     return nodes.Project(plan, tuple((f"{name}{index}", col(name)) for name in plan.schema.names))
 
 
@@ -119,4 +163,4 @@ def _join(draw: st.DrawFn, left: Plan, right: Plan) -> Plan:
     plan = nodes.Join(left, right, tuple(a for a, _ in keys), tuple(b for _, b in keys))
     if not draw(st.booleans()):
         return plan
-    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(schemas.predicates(plan.schema)))
+    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(conditions(plan.schema)))
