@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 from tests.runtimes.embedded.pipelines import run
 
 CONTEXT = multiprocessing.get_context("forkserver")
+MANY = 1 << 30
 CONTEXT.set_forkserver_preload(["headrace.pipeline", "headrace.runtimes.embedded"])
 
 
@@ -31,23 +33,25 @@ def start(pipeline: Path) -> BaseProcess:
     return process
 
 
-def run_with_kills(pipeline: Path, kills: int, seed: int, stride: int) -> int:
-    """Kill -9 after a random number of commits and a random while more, `kills` times; then let it finish.
+def run_with_kills(pipeline: Path, kills: int, seed: int, came_through: Callable[[], None]) -> None:
+    """Kill -9 after a random number of commits and a random while more, until `kills` hit a living process.
 
-    Returns how many kills hit a process that was still running.
+    Each time a run comes through, it is looked at, and another begins from nothing.
     """
     rng = np.random.default_rng(seed)
     hits = 0
-    for _ in range(kills):
+    while True:
         process = start(pipeline)
-        wanted = commits(pipeline.parent) + int(rng.integers(0, stride))
+        wanted = commits(pipeline.parent) + int(rng.integers(0, 10)) if hits < kills else MANY
         while process.is_alive() and commits(pipeline.parent) < wanted:
             process.join(0.002)
         process.join(float(rng.random()) * 0.06)
-        hits += process.is_alive()
+        hit = process.is_alive()
         process.kill()
         process.join()
-    process = start(pipeline)
-    process.join()
-    assert process.exitcode == 0
-    return hits
+        hits += hit
+        if not hit:
+            assert process.exitcode == 0
+            came_through()
+            if hits >= kills:
+                return
