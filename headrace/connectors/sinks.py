@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -53,7 +53,7 @@ class FileSink:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def open(self, schema: Schema, commit: Commit) -> None:
-        with _saying(self.path):
+        with saying(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._length = self._committed(self._size(), commit)
             self._file = self.path.open("r+b" if self.path.exists() else "w+b", buffering=BUFFERED)
@@ -73,7 +73,7 @@ class FileSink:
         return int(commit["length"])
 
     def write(self, data: pa.RecordBatch) -> None:
-        with _saying(self.path):
+        with saying(self.path):
             self._write(ENCODERS[self.format](data))
 
     def _write(self, data: bytes) -> None:
@@ -84,7 +84,7 @@ class FileSink:
     def prepare(self) -> Commit:
         assert self._file is not None
         if self._length != self._safe:
-            with _saying(self.path):
+            with saying(self.path):
                 self._file.flush()
                 os.fsync(self._file.fileno())
             self._safe = self._length
@@ -123,7 +123,7 @@ class PartsSink:
 
     def open(self, schema: Schema, commit: Commit) -> None:
         self._schema = schema
-        with _saying(self.path):
+        with saying(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             for number in (n for n in self._parts() if n >= commit["next"]):
                 self._name(number).unlink()
@@ -148,7 +148,7 @@ class PartsSink:
         self._held.append(data)
         self._rows += data.num_rows
         if self._rows >= GROUP:
-            with _saying(self.path):
+            with saying(self.path):
                 self._flush()
 
     def _flush(self) -> None:
@@ -160,7 +160,7 @@ class PartsSink:
         self._held, self._rows = [], 0
 
     def prepare(self) -> Commit:
-        with _saying(self.path):
+        with saying(self.path):
             self._flush()
             if self._writer is None:
                 return {"next": self._next, "pending": []}
@@ -171,7 +171,7 @@ class PartsSink:
         return {"next": self._next, "pending": [self._next - 1]}
 
     def publish(self, commit: Commit) -> None:
-        with _saying(self.path):
+        with saying(self.path):
             for number in commit["pending"]:
                 if self._draft(number).exists():
                     self._draft(number).replace(self._name(number))
@@ -269,20 +269,15 @@ def _exists(path: Path) -> ConnectorError:
     )
 
 
-class _saying:
+@contextmanager
+def saying(path: Path) -> Iterator[None]:
     """Errors of the file system become errors that name the output and what to do."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise ConnectorError(
-                "HR-C012",
-                f"cannot write: {error.strerror or error}",
-                place=str(self._path),
-                hint="what was committed is safe: make room or repair the place, then run again",
-            ) from error
+    try:
+        yield
+    except OSError as error:
+        raise ConnectorError(
+            "HR-C012",
+            f"cannot write: {error.strerror or error}",
+            place=str(path),
+            hint="what was committed is safe: make room or repair the place, then run again",
+        ) from error

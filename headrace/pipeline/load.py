@@ -13,15 +13,16 @@ import pyarrow.types as pt
 import pydantic
 import pydantic_core
 
+from headrace.connectors.tables import read_table
 from headrace.errors import HeadraceError, PipelineError
 from headrace.graph.admission import Rules
 from headrace.pipeline.durations import ticks
 from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
-from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table
+from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table, TableSpec
 from headrace.plan.nodes import TimeKind
 from headrace.schema import Schema
-from headrace.sql import MICROSECONDS, Catalog, StreamDef, declare, query
+from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
 from headrace.time.quantile import Confidence
 from headrace.time.timestamp import MAX_TIME
 
@@ -62,7 +63,8 @@ class _Reader:
         spec = self._spec()
         domain = self._domain(spec)
         streams = {name: self._stream(name, each, domain) for name, each in spec.streams.items()}
-        catalog = Catalog([s.definition for s in streams.values()], ticks_per_second=domain)
+        tables = [self._table(name, each) for name, each in spec.tables.items()]
+        catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
         queries = tuple(self._query(i, each, catalog) for i, each in enumerate(spec.queries))
         self._check_names(spec)
         pipeline = Pipeline(
@@ -209,7 +211,14 @@ class _Reader:
         make = Confidence(e.loss, floor, MAX_TIME if ceiling is None else ceiling, e.half_life)
         return Lateness(None, latency, make)
 
-    # --- queries and skew
+    # --- tables, queries and skew
+
+    def _table(self, name: str, spec: TableSpec) -> TableDef:
+        at: Path_ = ("tables", name)
+        columns = spec.columns
+        schema = None if columns is None else self._at((*at, "schema"), lambda: _schema(name, columns))
+        data = self._at((*at, "path"), lambda: read_table(self.root / spec.path, schema))
+        return TableDef(name, data.schema, data, spec.path)
 
     def _query(self, i: int, spec: QuerySpec, catalog: Catalog) -> PipelineQuery:
         at: Path_ = ("queries", i)

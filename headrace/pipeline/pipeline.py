@@ -122,11 +122,13 @@ class Pipeline:
         return self.root / written
 
     def tables(self) -> dict[str, Any]:
-        """The file as plain data, with the text of every query in it."""
+        """The file as plain data, with the text of every query in it and tables where they are."""
         tables: dict[str, Any] = self.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         for table, query in zip(tables["queries"], self.queries, strict=True):
             table.pop("sql_file", None)
             table["sql"] = query.query.text
+        for each in tables["tables"].values():
+            each["path"] = str(self.path(each["path"]).resolve())
         return tables
 
     def heartbeats(self) -> CombinedHeartbeats | None:

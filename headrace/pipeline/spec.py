@@ -266,6 +266,17 @@ class SkewTable(Table):
     bounds: list[SkewBound] = Field(default_factory=list)
 
 
+def _as_table(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+class TableSpec(Table):
+    """`[tables.NAME]`: a file that is read once and joined with streams; its columns, or those named."""
+
+    path: str
+    columns: str | dict[str, str] | None = Field(default=None, alias="schema")
+
+
 class QuerySpec(Table):
     """`[[queries]]`."""
 
@@ -288,6 +299,7 @@ class FileSpec(Table):
 
     pipeline: PipelineTable
     streams: dict[str, StreamSpec] = Field(min_length=1)
+    tables: dict[str, Annotated[TableSpec, BeforeValidator(_as_table)]] = Field(default_factory=dict)
     skew: SkewTable = Field(default_factory=SkewTable)
     queries: list[QuerySpec] = Field(min_length=1)
     memory: MemoryTable = Field(default_factory=MemoryTable)

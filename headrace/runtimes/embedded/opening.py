@@ -64,7 +64,8 @@ class Opening:
         arrival = spec.arrival if self.kind == "arrival" else None
         schema, unit = stream.schema, None
         if arrival is not None and arrival not in schema.names:
-            schema = schema.append(pa.field(arrival, pa.int64()))
+            column = stream.definition.time_column
+            schema = schema.append(pa.field(arrival, schema.field(column).type if column else pa.int64()))
         if arrival is not None and self.pipeline.ticks_per_second is not None:
             unit = stream.unit
         return Inflow(

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from headrace.connectors.contract import Bad, Commit, empty
-from headrace.connectors.sinks import sync
+from headrace.connectors.sinks import saying, sync
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.load import from_tables
@@ -55,6 +56,10 @@ class Recorder:
 
     def write(self, step: Step) -> None:
         """Write a step down."""
+        with saying(self.path):
+            self._write(step)
+
+    def _write(self, step: Step) -> None:
         if self._steps is None:
             self._steps = self._draft(f"steps-{self._number:06d}.jsonl").open("wb")
         pieces = [self._piece(piece) for piece in step.pieces]
@@ -75,6 +80,10 @@ class Recorder:
 
     def prepare(self) -> Commit:
         """Seal what was written since the last commit. A commit with no step is a step of the replay too."""
+        with saying(self.path):
+            return self._seal()
+
+    def _seal(self) -> Commit:
         if self._steps is None:
             self._steps = self._draft(f"steps-{self._number:06d}.jsonl").open("wb")
         self._steps.flush()
@@ -97,10 +106,11 @@ class Recorder:
         sync(self.path)
 
     def close(self) -> None:
-        if self._steps is not None:
-            self._steps.close()
-        for writer in self._rows.values():
-            writer.close()
+        with suppress(OSError):
+            if self._steps is not None:
+                self._steps.close()
+            for writer in self._rows.values():
+                writer.close()
         self._steps, self._rows = None, {}
 
 

@@ -143,6 +143,7 @@ class Runner:
             self._begin()
         else:
             self._resume(checkpoint)
+        self.progress()  # rates count from here
 
     def build_engine(self) -> Engine:
         """An engine with the pipeline's streams and queries and nothing in it."""
@@ -326,7 +327,7 @@ class Runner:
 def _essence(pipeline: Pipeline) -> dict[str, Any]:
     """What of a pipeline its state depends on."""
     tables = pipeline.tables()
-    kept = {key: tables[key] for key in ("streams", "queries", "skew")}
+    kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
     return kept | {"clock": tables["pipeline"].get("clock"), "strategy": tables["pipeline"]["strategy"]}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.pipeline import load, parse
-from headrace.runtimes.embedded import Progress, Runner
+from headrace.runtimes.embedded import Progress, Runner, replay
 from headrace.time.clock import ManualClock
 from tests.runtimes.embedded.pipelines import PIPELINES, bags
 from tests.runtimes.embedded.running import run_small
@@ -232,3 +232,49 @@ def test_progress_tells_of_streams_queries_and_waiting(tmp_path: Path) -> None:
 def test_sources_and_sinks_of_spark_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(HeadraceError, match="HR-F017"):
         run_small(tmp_path, '{ type = "spark", format = "kafka" }')
+
+
+def test_streams_are_joined_with_tables_from_files_across_restarts(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("id,name\n1,one\n2,two\n")
+    lines = (json.dumps({"k": k % 3, "at": T + k}) for k in range(300))
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    text = """
+[pipeline]
+name = "tables"
+runtime = "embedded"
+checkpoint = "state"
+record = "record"
+[tables]
+names = "names.csv"
+[streams.s]
+source = { path = "in.jsonl", block_bytes = 500 }
+schema = "k BIGINT, at BIGINT"
+time = "at"
+[[queries]]
+name = "named"
+sql = "SELECT n.name FROM s [NOW] AS s JOIN names AS n ON s.k = n.id"
+sink = "named.jsonl"
+"""
+    while Runner(parse(text, root=tmp_path)).run(max_steps=5).state != "finished":
+        pass
+    names = [json.loads(line)["name"] for line in (tmp_path / "named.jsonl").read_text().splitlines()]
+    assert names == ["one", "two"] * 100
+    replay(tmp_path / "record", tmp_path / "again")
+    assert (tmp_path / "again" / "named.jsonl").read_bytes() == (tmp_path / "named.jsonl").read_bytes()
+
+
+def test_arrival_columns_have_the_type_of_the_time(tmp_path: Path) -> None:
+    rows = [
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"),
+    ]
+    lines = (json.dumps({"k": 1, "v": "x", "at": at, "came": came}) for at, came in rows)
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    out = run_small(
+        tmp_path,
+        '"in.jsonl"',
+        schema="k BIGINT, v STRING, at TIMESTAMP",
+        time='"at"',
+        stream='bounds = { latency = "5 s" }\narrival = "came"',
+    )
+    assert (len(out.rows), len(out.late), len(out.rejected)) == (1, 1, 0)
