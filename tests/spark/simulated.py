@@ -7,7 +7,7 @@ shards on any worker, tasks that fail after they ran, packages in any order.
 from __future__ import annotations
 
 import random
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,9 +22,10 @@ from headrace.engine.inputs import Inputs
 from headrace.plan.nodes import Plan
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
-from headrace.runtimes.spark.answers import LATE, REJECTED, RESULT, Outlet
+from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.topology import hosts
 
@@ -100,6 +101,7 @@ class Outcome:
     answers: list[tuple[Any, ...]] = field(default_factory=list)
     late: list[tuple[Any, ...]] = field(default_factory=list)
     rejected: list[tuple[Any, ...]] = field(default_factory=list)
+    numbers: Counter[str] = field(default_factory=Counter)
 
     def sorted(self) -> tuple[list[tuple[Any, ...]], ...]:
         return tuple(sorted(rows, key=repr) for rows in (self.answers, self.late, self.rejected))
@@ -109,12 +111,22 @@ Tables = dict[str, pa.Table]
 
 
 def on_spark(
-    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, partitions: int, cluster: Cluster
+    plan: Plan,
+    inputs: Inputs,
+    batches: list[MicroBatch],
+    tables: Tables,
+    partitions: int,
+    cluster: Cluster,
+    outlet: Outlet | None = None,
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch."""
     outcome = Outcome()
     chain = hosts(
-        plan, inputs, partitions, Outlet("__t"), tables={name: to_ipc(rows) for name, rows in tables.items()}
+        plan,
+        inputs,
+        partitions,
+        outlet or Outlet("__t"),
+        tables={name: to_ipc(rows) for name, rows in tables.items()},
     )
     for now, arrived in batches:
         if cluster.rng.random() < 0.1:
@@ -176,8 +188,9 @@ def _collect(frame: pd.DataFrame, outcome: Outcome) -> None:
         LATE: outcome.late,
         REJECTED: outcome.rejected,
     }
-    for kind, body in zip(frame["kind"], frame["body"], strict=True):
-        if kind in kinds:
+    for kind, body, metric in zip(frame["kind"], frame["body"], frame["metric"], strict=True):
+        outcome.numbers[kind] += metric["rows"]
+        if kind in kinds and body is not None:
             for batch in from_ipc(body):
                 kinds[kind] += [tuple(row.values()) for row in batch.to_pylist()]
 

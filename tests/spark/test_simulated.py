@@ -15,13 +15,29 @@ from hypothesis import strategies as st
 
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
+from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
+from headrace.plan.nodes import AggregateCall, RStream, Select, SlidingAggregate, Source
 from headrace.plan.trees import sources_of
+from headrace.plan.windows import Sliding
 from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.topology import hosts
 from headrace.testing.plans import Case, cases, tables_of
+from headrace.testing.schemas import rows as random_rows
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+
+SOURCE = Source("s", pa.schema([("a", pa.int64()), ("b", pa.string()), ("f", pa.float64())]))
+CALLS = (
+    AggregateCall("n", "count"),
+    AggregateCall("nb", "count", "b"),
+    AggregateCall("sa", "sum", "a"),
+    AggregateCall("sf", "sum", "f"),
+    AggregateCall("la", "min", "a"),
+    AggregateCall("gf", "max", "f"),
+    AggregateCall("mf", "avg", "f"),
+)
 
 
 @st.composite
@@ -88,3 +104,33 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     whole = embedded(case.plan, inputs, batches, tables)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@given(st.data())
+def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject) -> None:
+    calls = data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=4, unique_by=lambda c: c.name))
+    size, slide = data.draw(st.sampled_from([(4, 4), (6, 2), (5, 3), (2, 5)]))
+    keys = data.draw(st.sampled_from([("a",), ("a", "b")]))
+    below = data.draw(st.sampled_from([SOURCE, Select(SOURCE, col("a") > lit(1))]))
+    plan = RStream(SlidingAggregate(below, keys, tuple(calls), Sliding(size, slide), ("w0", "w1")), slide)
+    case = Case(plan, {"s": data.draw(random_rows(SOURCE.columns, 40))})
+    enforce, promise = data.draw(
+        st.one_of(
+            st.tuples(st.just("admit"), promises()),
+            st.tuples(st.just("strict"), st.builds(TimerPromise, st.integers(0, 8))),
+        )
+    )
+    rule = Rules(disordered=True, enforce=enforce, guard=100)
+    inputs = Inputs(promises={"s": promise}, rules={"s": rule})
+    batches = data.draw(micro_batches(case))
+    outlet = Outlet("__t", kinds=frozenset((RESULT,)))
+    chain = hosts(plan, inputs, 2, outlet)
+    assert chain[0].streams[0].partials is not None
+    cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
+    spread = on_spark(plan, inputs, batches, {}, data.draw(st.integers(1, 3)), cluster, outlet)
+    whole = embedded(plan, inputs, batches, {})
+    assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
+    if below is SOURCE:
+        assert spread.numbers[LATE] == sum(not row[5] for row in whole.late)
+    assert spread.numbers[REJECTED] == len(whole.rejected)

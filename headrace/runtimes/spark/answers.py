@@ -9,25 +9,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.engine import Engine
 from headrace.expressions import Expression, compile
 from headrace.flow.batch import Batch, concat
 from headrace.operators.contract import Waiting
+from headrace.plan.partials import ROWS
 from headrace.runtimes.spark.jsonrows import as_json
+from headrace.runtimes.spark.notes import LATE, METRICS, REJECTED, RESULT, Row, counted, metric, row
 from headrace.runtimes.spark.packing import PASSING, Package, packed, to_ipc
-from headrace.runtimes.spark.progress import METRIC
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.runtimes.spark.store import held_bytes
 from headrace.schema import Schema
 from headrace.time.punctuate import Late, Rejected
 from headrace.time.timestamp import MIN_TIME
-
-FIELDS = ", ".join(f.strip().replace(" ", ":") for f in METRIC.split(","))
-
-RESULT, LATE, REJECTED, METRICS = "result", "late", "rejected", "metric"
-
-OUT_DDL = f"kind string, shard int, body binary, metric struct<{FIELDS}>"
 
 LATE_SCHEMA = pa.schema(
     [
@@ -43,8 +39,6 @@ LATE_SCHEMA = pa.schema(
 REJECTED_SCHEMA = pa.schema(
     [("stream", pa.string()), ("code", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -126,45 +120,39 @@ def told(engine: Engine, shard: int, outlet: Outlet) -> list[Row]:
     rejected = [each for each in engine.drain_rejected() if each.stream in outlet.tells_of]
     rows = []
     if late:
-        lost = sum(int(np.count_nonzero(~each.admitted)) for each in late)
+        lost = sum(stood_for(each.rows.filter(pa.array(~each.admitted))) for each in late)
         rows.append(
-            _packed(LATE, shard, late_rows(late)) if LATE in outlet.kinds else _counted(LATE, shard, lost)
+            _packed(LATE, shard, late_rows(late)) if LATE in outlet.kinds else counted(LATE, shard, lost)
         )
     if rejected:
         count = sum(map(len, rejected))
         rows.append(
             _packed(REJECTED, shard, rejected_rows(rejected))
             if REJECTED in outlet.kinds
-            else _counted(REJECTED, shard, count)
+            else counted(REJECTED, shard, count)
         )
-    return rows + [_row(METRICS, shard, None, metric) for metric in _metrics(engine, shard, outlet.tells_of)]
+    return rows + [row(METRICS, shard, None, metric) for metric in _metrics(engine, shard, outlet.tells_of)]
+
+
+def stood_for(rows: pa.RecordBatch) -> int:
+    """The rows of the stream that some rows are: partial rows stand for several."""
+    if ROWS not in rows.schema.names:
+        return int(rows.num_rows)
+    return int(pc.sum(rows.column(ROWS)).as_py() or 0)
 
 
 def _packed(kind: str, shard: int, rows: pa.RecordBatch) -> Row:
-    return _row(kind, shard, to_ipc(rows), _metric(shard, rows=rows.num_rows))
-
-
-def _counted(kind: str, shard: int, count: int) -> Row:
-    return _row(kind, shard, None, _metric(shard, rows=count))
-
-
-def _row(kind: str, shard: int, body: bytes | None, metric: Row) -> Row:
-    return {"kind": kind, "shard": shard, "body": body, "metric": metric}
-
-
-def _metric(shard: int, **figures: Any) -> Row:
-    empty = {"stream": None, "heartbeat": None, "waiting": 0, "rows": 0, "state_bytes": 0}
-    return {"shard": shard, **empty, **figures}
+    return row(kind, shard, to_ipc(rows), metric(shard, rows=rows.num_rows))
 
 
 def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[Row]:
     sources = engine.metrics().sources
     rows = [
-        _metric(shard, stream=name, heartbeat=_known(s.promised), waiting=s.held_rows, rows=s.rows_in)
+        metric(shard, stream=name, heartbeat=_known(s.promised), waiting=s.held_rows, rows=s.rows_in)
         for name, s in sources.items()
         if name in streams
     ]
-    return [*rows, _metric(shard, state_bytes=held_bytes(engine))]
+    return [*rows, metric(shard, state_bytes=held_bytes(engine))]
 
 
 def _known(heartbeat: int) -> int | None:

@@ -15,19 +15,11 @@ from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.plan.nodes import Source
-from headrace.runtimes.spark.answers import (
-    LATE,
-    LATE_SCHEMA,
-    OUT_DDL,
-    REJECTED,
-    REJECTED_SCHEMA,
-    RESULT,
-    Forward,
-    Outlet,
-)
+from headrace.runtimes.spark.answers import LATE_SCHEMA, REJECTED_SCHEMA, Forward, Outlet
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.notes import LATE, OUT_DDL, REJECTED, RESULT
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
 from headrace.runtimes.spark.topology import hosts
@@ -218,7 +210,7 @@ def _table_rows(table: TableDef, df: DataFrame | None) -> pa.Table:
 
 
 def _fanned(df: DataFrame, stream: StreamSpec, query: Query, names: list[int], options: Options) -> DataFrame:
-    source = stream.source
+    source = stream.read
     columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []
     now = _now(df, options)

@@ -6,24 +6,31 @@ stream, so that all shards derive the same heartbeats in the same micro-batch, t
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions import Expression, compile
 from headrace.plan.nodes import Source, TimeKind
-from headrace.runtimes.spark.packing import PACKED, ROWS, TIMER, Package, Times, packed
+from headrace.plan.partials import Partials
+from headrace.plan.trees import sources_of
+from headrace.runtimes.spark.notes import REJECTED, counted
+from headrace.runtimes.spark.packing import PACKED, PASSING, ROWS, TIMER, Package, Times, packed
+from headrace.runtimes.spark.preaggregate import Preaggregation
 from headrace.runtimes.spark.shards import shard_of, split
-from headrace.time.timestamp import FARTHEST, MAX_TIME
+from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 TIME = "__headrace_time"
 NOW = "__headrace_now"
 
 Array = Callable[[pa.RecordBatch], pa.Array]
+Mask = npt.NDArray[np.bool_]
 Seen = tuple[Times, Times]
 """Times that arrived, and when each did."""
 
@@ -33,7 +40,8 @@ class StreamSpec:
     """A stream on its way into the shards.
 
     `learns`: its arrivals prove something; `counts`: every one does, not just the greatest of an instant.
-    `several`: one micro-batch may hold rows of several instants.
+    `several`: one micro-batch may hold rows of several instants. With `partials`, partial rows are sent;
+    `lag`, if known, is how far behind the clock a row may be: rows further behind are kept apart.
     """
 
     number: int
@@ -43,10 +51,35 @@ class StreamSpec:
     counts: bool = False
     guard: int = MAX_TIME
     several: bool = False
+    partials: Partials | None = None
+    lag: int | None = None
+
+    @property
+    def read(self) -> Source:
+        """The stream as it comes from Spark."""
+        return self.source if self.partials is None else sources_of(self.partials.chain)[0]
 
     @property
     def external(self) -> bool:
         return self.source.time is TimeKind.EXTERNAL
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Rows on their way: their times and arrivals, and what arrived on the whole stream with them.
+
+    `sound` are the rows that will not be rejected, `raw` the rows that partial rows stand for.
+    """
+
+    now: int
+    rows: pa.RecordBatch
+    times: Times | None
+    clocks: Times
+    seen: Times | None = None
+    seen_at: Times | None = None
+    sound: Mask | None = None
+    raw: int = 0
+    rejected: int = 0
 
 
 class Fan:
@@ -58,17 +91,48 @@ class Fan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = [compile(key, self._stream.source.schema) for key in self._stream.keys]
+        partials = self._stream.partials
+        reduce = None if partials is None else Preaggregation(partials)
         origin = task_number()
         for number, batch in enumerate(_gathered(batches)):
-            packages = self._packages(batch, keys, origin)
-            yield pa.RecordBatch.from_pydict(packed(self._names, origin, number, packages), schema=PACKED)
+            sent = self._arrived(batch) if reduce is None else self._reduced(self._arrived(batch), reduce)
+            packages = self._packages(sent, keys, origin)
+            names = self._names
+            if sent.rejected:
+                packages.append(_note(sent))
+                names = [*names, names[0]]
+            yield pa.RecordBatch.from_pydict(packed(names, origin, number, packages), schema=PACKED)
 
-    def _packages(self, batch: pa.RecordBatch, keys: list[Array], origin: int) -> list[Package]:
+    def _arrived(self, batch: pa.RecordBatch) -> Sent:
         clocks = batch.column(NOW).to_numpy()
-        rows = _typed(batch, self._stream.source.schema)
-        times = batch.column(TIME) if self._stream.external else None
-        seen, seen_at = self._seen(times, clocks)
-        ticks = None if times is None else _filled(times)
+        rows = _typed(batch, self._stream.read.schema)
+        if not self._stream.external:
+            return Sent(int(clocks[-1]), rows, None, clocks)
+        times = batch.column(TIME)
+        sound = self._sound(times, clocks)
+        seen, seen_at = self._seen(times, clocks, sound)
+        return Sent(int(clocks[-1]), rows, _filled(times), clocks, seen, seen_at, sound)
+
+    def _reduced(self, sent: Sent, reduce: Preaggregation) -> Sent:
+        """Partial rows in place of the rows; those that are none of the stream are counted here."""
+        assert sent.times is not None
+        assert sent.sound is not None
+        rows, times, clocks = sent.rows, sent.times, sent.clocks
+        if not sent.sound.all():
+            rows, times, clocks = rows.filter(pa.array(sent.sound)), times[sent.sound], clocks[sent.sound]
+        in_force = MIN_TIME if self._stream.lag is None else sent.now - 1 - self._stream.lag
+        partial, greatest = reduce(rows, times, times <= in_force)
+        return replace(
+            sent,
+            rows=partial,
+            times=greatest,
+            clocks=np.full(len(greatest), sent.now, np.int64),
+            raw=len(times),
+            rejected=int(np.count_nonzero(~sent.sound)),
+        )
+
+    def _packages(self, sent: Sent, keys: list[Array], origin: int) -> list[Package]:
+        rows, ticks, clocks = sent.rows, sent.times, sent.clocks
         shards = len(self._names)
         places = (
             shard_of([key(rows) for key in keys], rows.num_rows, shards)
@@ -83,25 +147,31 @@ class Fan:
         return [
             Package(
                 self._stream.number,
-                int(clocks[-1]),
+                sent.now,
                 rows.slice(begin, stop - begin) if stop > begin else None,
                 None if ticks is None else ticks[begin:stop],
                 clocks[begin:stop] if several else None,
-                seen,
-                seen_at if several else None,
+                sent.seen,
+                sent.seen_at if several else None,
             )
             for begin, stop in pairwise(bounds.tolist())
         ]
 
-    def _seen(self, times: pa.Array | None, clocks: Times) -> tuple[Times | None, Times | None]:
-        """The times that prove something: those of rows that will not be rejected."""
-        if times is None or not self._stream.learns:
-            return None, None
+    def _sound(self, times: pa.Array, clocks: Times) -> Mask:
+        """Which rows will not be rejected."""
         valid = times.is_valid().to_numpy(zero_copy_only=False)
-        ticks = pc.fill_null(times, 0).to_numpy(zero_copy_only=False)
+        ticks = _filled(times)
         limit = np.minimum(clocks, MAX_TIME - self._stream.guard) + self._stream.guard
-        sound = valid & (ticks > -FARTHEST) & (ticks < FARTHEST) & (ticks <= limit)
-        ticks, clocks = ticks[sound], clocks[sound]
+        sound: Mask = valid & (ticks > -FARTHEST) & (ticks < FARTHEST) & (ticks <= limit)
+        return sound
+
+    def _seen(self, times: pa.Array, clocks: Times, sound: Mask) -> tuple[Times | None, Times | None]:
+        """The times that prove something."""
+        if not self._stream.learns:
+            return None, None
+        ticks = _filled(times)
+        if not sound.all():
+            ticks, clocks = ticks[sound], clocks[sound]
         return (ticks, clocks) if self._stream.counts else _greatest(ticks, clocks)
 
 
@@ -114,6 +184,12 @@ def _filled(times: pa.Array) -> Times:
     known = pc.fill_null(times, NO_TIME) if times.null_count else times
     ticks: Times = known.to_numpy(zero_copy_only=False)
     return ticks
+
+
+def _note(sent: Sent) -> Package:
+    """Rows that were rejected before they became part of a partial row: only their number is wanted."""
+    told = pickle.dumps(counted(REJECTED, 0, sent.rejected))
+    return Package(PASSING, sent.now, note=np.frombuffer(told, np.uint8))
 
 
 class Tick:

@@ -20,7 +20,7 @@ from headrace.engine.inputs import Inputs
 from headrace.plan.nodes import Plan
 from headrace.plan.show import show
 from headrace.runtimes.spark import live
-from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.answers import Outlet, stood_for
 from headrace.runtimes.spark.fan import NO_TIME, StreamSpec
 from headrace.runtimes.spark.packing import Package, Times, from_ipc
 from headrace.runtimes.spark.store import CHUNK, HEAD, VERSION, Head, Store
@@ -185,6 +185,7 @@ def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
     rows = package.rows
     if rows is None or not rows.num_rows:
         return
+    engine.graph.sources[stream].admission.rows_in += stood_for(rows) - rows.num_rows
     times = package.times
     if times is not None and bool((times == NO_TIME).any()):
         engine.push(stream, rows, pa.array(times, mask=times == NO_TIME), now=now, learn=False)

@@ -11,14 +11,16 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import Expression
 from headrace.plan.nodes import Inlet, Plan, Source, Table, Union
+from headrace.plan.partials import Partials, in_two_steps
 from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.stages import Stage, stages
 from headrace.plan.trees import exchange, sources_of, walk
 from headrace.runtimes.spark.answers import Forward, Outlet
 from headrace.runtimes.spark.fan import StreamSpec
 from headrace.runtimes.spark.host import HostSpec
+from headrace.runtimes.spark.notes import RESULT
 from headrace.runtimes.spark.shards import names_for
-from headrace.time.ets import periodic
+from headrace.time.ets import TimerPromise, periodic
 
 
 def hosts(
@@ -33,12 +35,13 @@ def hosts(
 
     `several`: a micro-batch may hold rows of several instants. `tables` are their rows by name.
     """
+    plan, reduced = (plan, None) if several else _reduced(plan, inputs, outlet)
     cut = _stages(plan, inputs) if partitions > 1 else [Stage(plan, Partitioning({}))]
     names = [_names(stage, partitions) for stage in cut]
     made: list[HostSpec] = []
     for i, stage in enumerate(cut):
         below = (cut[i - 1].output, len(names[i - 1])) if i else (None, 0)
-        host = _host(stage, inputs, names[i], below[0], below[1], several)
+        host = _host(stage, inputs, names[i], below[0], below[1], several, reduced)
         made.append(host if i == len(cut) - 1 else _as_lower(host))
     lower = [_forward(stage, cut[i + 1], made[i + 1], outlet) for i, stage in enumerate(cut[:-1])]
     outlets = [*lower, outlet]
@@ -94,7 +97,13 @@ def _names(stage: Stage, partitions: int) -> tuple[int, ...]:
 
 
 def _host(
-    stage: Stage, inputs: Inputs, names: tuple[int, ...], below: Source | None, shards: int, several: bool
+    stage: Stage,
+    inputs: Inputs,
+    names: tuple[int, ...],
+    below: Source | None,
+    shards: int,
+    several: bool,
+    reduced: Partials | None,
 ) -> HostSpec:
     plan, inlets = stage.plan, list[Inlet]()
     if below is not None:
@@ -102,18 +111,55 @@ def _host(
         plan = exchange(plan, below, Union(tuple(inlets)))
     keys: Mapping[str, tuple[Expression, ...]] = stage.partitioning.keys or {}
     own = dict.fromkeys(s for s in sources_of(stage.plan) if s != below)
-    streams = [_stream(i, s, keys.get(s.name, ()), inputs, several) for i, s in enumerate(own)]
+    streams = [_stream(i, s, keys.get(s.name, ()), inputs, several, reduced) for i, s in enumerate(own)]
     return HostSpec(
         uuid.uuid4().hex, plan, tuple(streams), inputs, names, tuple(inlet.name for inlet in inlets)
     )
 
 
 def _stream(
-    number: int, source: Source, keys: tuple[Expression, ...], inputs: Inputs, several: bool
+    number: int,
+    source: Source,
+    keys: tuple[Expression, ...],
+    inputs: Inputs,
+    several: bool,
+    reduced: Partials | None,
 ) -> StreamSpec:
     name = source.name
-    guard = inputs.rules_of(name).guard
-    return StreamSpec(number, source, keys, inputs.learns(name), inputs.counts_rows(name), guard, several)
+    return StreamSpec(
+        number,
+        source,
+        keys,
+        inputs.learns(name),
+        inputs.counts_rows(name),
+        inputs.rules_of(name).guard,
+        several,
+        reduced if reduced is not None and reduced.source == source else None,
+        _lag(inputs, name),
+    )
+
+
+def _reduced(plan: Plan, inputs: Inputs, outlet: Outlet) -> tuple[Plan, Partials | None]:
+    """The plan over partial rows, where they can be made before anybody knows which rows are late.
+
+    Under `admit` a row is late for the windows that are answered, and rows of a pane are in the same windows.
+    Under `strict` it is late by its own time: then the fan must know the heartbeat, which only a clock gives.
+    Late rows themselves are lost in the sum, so only their number may be wanted; it is of rows that pass the
+    selections below the aggregate.
+    """
+    found = in_two_steps(plan) if outlet.kinds == {RESULT} else None
+    if found is None:
+        return plan, None
+    name = found[0].source.name
+    enforce = inputs.rules_of(name).enforce
+    if enforce == "admit" or (enforce == "strict" and _lag(inputs, name) is not None):
+        return found[1], found[0]
+    return plan, None
+
+
+def _lag(inputs: Inputs, stream: str) -> int | None:
+    promise = inputs.promises.get(stream)
+    return promise.offset if isinstance(promise, TimerPromise) else None
 
 
 def _as_lower(host: HostSpec) -> HostSpec:

@@ -1,0 +1,120 @@
+"""Partial rows made before the shuffle: a task sends one row per key and pane in place of all its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from headrace.expressions import compile, compile_predicate
+from headrace.plan.nodes import AggregateCall, Plan, Project, Select, Source
+from headrace.plan.partials import Partials
+from headrace.schema import Schema
+
+Times = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Step = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, Mask | None]]
+
+_PANE, _LATE, _TIME = "__pane", "__late", "__time"
+
+ARROW: Final = {"count": "count", "sum": "sum", "min": "min", "max": "max"}
+
+LEAST_GAIN: Final = 2
+"""Rows that a partial row must stand for on average to be worth the grouping."""
+
+
+class Preaggregation:
+    """Rows to partial rows, for one task."""
+
+    def __init__(self, partials: Partials) -> None:
+        self._partials = partials
+        self._steps = _chain(partials.chain)
+        self._pays = True
+
+    def __call__(self, rows: pa.RecordBatch, times: Times, late: Mask) -> tuple[pa.RecordBatch, Times]:
+        """The partial rows of `rows` and their times; rows that are `late` are kept apart from the others."""
+        for step in self._steps:
+            rows, kept = step(rows)
+            if kept is not None:
+                times, late = times[kept], late[kept]
+        if self._pays and not self._has_nan(rows):
+            made, greatest = self._grouped(rows, times, late)
+            self._pays = len(greatest) * LEAST_GAIN <= len(times)
+            return made, greatest
+        return self._alone(rows), times
+
+    def _has_nan(self, rows: pa.RecordBatch) -> bool:
+        """Arrow and Spark order NaN in different ways: such rows stand for themselves."""
+        compared = {c.column for c in self._partials.calls if c.function in ("min", "max")}
+        floats = [n for n in compared if n is not None and pt.is_floating(rows.schema.field(n).type)]
+        return any(pc.any(pc.is_nan(rows.column(name))).as_py() for name in floats)
+
+    def _grouped(self, rows: pa.RecordBatch, times: Times, late: Mask) -> tuple[pa.RecordBatch, Times]:
+        keys = self._partials.keys
+        calls = self._partials.calls
+        named = {f"k{i}": rows.column(key) for i, key in enumerate(keys)}
+        table = pa.table(named | {f"a{i}": _argument(call, rows) for i, call in enumerate(calls)})
+        table = table.append_column(_PANE, pa.array(times // self._partials.pane))
+        table = table.append_column(_LATE, pa.array(late)).append_column(_TIME, pa.array(times))
+        by = [*(f"k{i}" for i in range(len(keys))), _PANE, _LATE]
+        asked = [(f"a{i}", ARROW[c.function]) for i, c in enumerate(self._partials.calls)]
+        found = pa.TableGroupBy(table, by, use_threads=False).aggregate([*asked, (_TIME, "max")])
+        columns = [found.column(f"k{i}") for i in range(len(keys))]
+        columns += [found.column(f"a{i}_{function}") for i, (_, function) in enumerate(asked)]
+        return self._typed(columns), found.column(f"{_TIME}_max").combine_chunks().to_numpy()
+
+    def _alone(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Each row as the partial row of itself."""
+        columns = [rows.column(k) for k in self._partials.keys]
+        for call in self._partials.calls:
+            argument = _argument(call, rows)
+            columns.append(argument.is_valid().cast(pa.int64()) if call.function == "count" else argument)
+        return self._typed(columns)
+
+    def _typed(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.RecordBatch:
+        schema: Schema = self._partials.source.schema
+        whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        return pa.RecordBatch.from_arrays(
+            [c.cast(field.type) for c, field in zip(whole, schema, strict=True)], schema=schema
+        )
+
+
+def _argument(call: AggregateCall, rows: pa.RecordBatch) -> pa.Array:
+    """What a call is taken of; `count(*)` counts something that is never null."""
+    if call.column is None:
+        return pa.array(np.ones(rows.num_rows, np.int8))
+    column = rows.column(call.column)
+    wide = call.function == "sum" and pt.is_floating(column.type)
+    return column.cast(pa.float64()) if wide else column
+
+
+def _chain(plan: Plan) -> list[Step]:
+    """The selections and projections below the aggregate, from the stream up."""
+    if isinstance(plan, Source):
+        return []
+    assert isinstance(plan, (Select, Project))
+    return [*_chain(plan.input), _selection(plan) if isinstance(plan, Select) else _projection(plan)]
+
+
+def _selection(plan: Select) -> Step:
+    holds = compile_predicate(plan.predicate, plan.input.schema)
+
+    def step(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
+        mask = np.asarray(holds(rows))
+        return rows.filter(pa.array(mask)), mask
+
+    return step
+
+
+def _projection(plan: Project) -> Step:
+    made = [compile(expression, plan.input.schema) for _, expression in plan.columns]
+
+    def step(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
+        return pa.RecordBatch.from_arrays([make(rows) for make in made], schema=plan.schema), None
+
+    return step
