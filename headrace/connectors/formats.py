@@ -138,7 +138,7 @@ class ParquetReader(ColumnarReader):
     """Parquet, a row group at a time, in batches."""
 
     def _parts(self) -> tuple[int, Any]:
-        file = pq.ParquetFile(self._path, memory_map=True)
+        file = pq.ParquetFile(self._path)
         here = set(file.schema_arrow.names)
         wanted = [name for name in self._schema.names if name in here]
 
