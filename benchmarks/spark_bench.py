@@ -3,8 +3,8 @@
     python -m benchmarks.spark_bench [--rows N] [--only throughput|floor|growth]
 
 Throughput and the floor are taken in turns with Spark's own, of micro-batches after the first, which start
-workers. `admit` judges lateness by the window, as Spark does. Growth is the time of a micro-batch of 10,000 rows
-while the join state grows from nothing to 10 M rows: last tenth over first tenth.
+workers. `admit` judges lateness by the window, as Spark does. Growth is the time of a micro-batch of 10,000
+rows while the join state grows from nothing to 10 M rows: last tenth over first tenth.
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
-from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
+from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
 
 Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]

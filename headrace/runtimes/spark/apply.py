@@ -18,10 +18,11 @@ from headrace.plan.nodes import Source
 from headrace.runtimes.spark.answers import LATE_SCHEMA, REJECTED_SCHEMA, Forward, Outlet
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
-from headrace.runtimes.spark.host import Host, HostSpec
+from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, OUT_DDL, REJECTED, RESULT
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
+from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
 from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.schema import Schema

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import headrace.runtimes.spark.fan
-import headrace.runtimes.spark.host  # noqa: F401
+import headrace.runtimes.spark.host
+import headrace.runtimes.spark.running  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -14,10 +14,6 @@ from typing import Any, Final
 from headrace.engine import Engine, Snapshot
 from headrace.errors import SparkError
 
-HEAD: Final = "version long, token string, base long, stored long, layout string"
-VERSION: Final = "version long"
-CHUNK: Final = "parent string, body binary"
-
 SLACK: Final = 4 << 20
 """Bytes that may be of no use before anybody minds."""
 

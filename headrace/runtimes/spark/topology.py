@@ -17,8 +17,8 @@ from headrace.plan.stages import Stage, stages
 from headrace.plan.trees import exchange, sources_of, walk
 from headrace.runtimes.spark.answers import Forward, Outlet
 from headrace.runtimes.spark.fan import StreamSpec
-from headrace.runtimes.spark.host import HostSpec
 from headrace.runtimes.spark.notes import RESULT
+from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.shards import names_for
 from headrace.time.ets import TimerPromise, periodic
 

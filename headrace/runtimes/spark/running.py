@@ -1,0 +1,174 @@
+"""What a host does in a micro-batch: find its engine, feed it, answer, and store what changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine import Engine
+from headrace.engine.inputs import Inputs
+from headrace.plan.nodes import Plan
+from headrace.plan.show import show
+from headrace.runtimes.spark import live
+from headrace.runtimes.spark.answers import Outlet, stood_for
+from headrace.runtimes.spark.fan import NO_TIME, StreamSpec
+from headrace.runtimes.spark.packing import Package, Times, from_ipc
+from headrace.runtimes.spark.store import Head, Store
+from headrace.time.timestamp import MIN_TIME
+
+QUERY = "q"
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """What a host runs: a plan over `streams`, which come by fans, and `inlets`, from the host below.
+
+    Streams are numbered as the packages number them, inlets (one for each shard below) after them. `names`
+    are the shards; `id` names the host in the workers' caches.
+    """
+
+    id: str
+    plan: Plan
+    streams: tuple[StreamSpec, ...]
+    inputs: Inputs
+    names: tuple[int, ...]
+    inlets: tuple[str, ...] = ()
+    outlet: Outlet = field(default_factory=Outlet)
+    tables: Mapping[str, bytes] = field(default_factory=dict)
+
+    @cached_property
+    def layout(self) -> str:
+        """What a checkpoint is bound to."""
+        digest = sha256(show(self.plan).encode()).hexdigest()[:12]
+        return f"plan {digest} in {len(self.names)} shards"
+
+    def build(self) -> Engine:
+        """An engine that has seen nothing, not even the tables."""
+        engine = Engine()
+        self.inputs.install(engine, [stream.source for stream in self.streams])
+        engine.add(QUERY, self.plan)
+        return engine
+
+    def begin(self) -> Engine:
+        """An engine that may begin: the tables, which never change, are in it."""
+        engine = self.build()
+        for name, rows in self.tables.items():
+            engine.load(name, pa.Table.from_batches(from_ipc(rows)))
+        return engine
+
+
+def run(spec: HostSpec, shard: int, rows: Iterable[Any], head: Any, chunks: Any) -> dict[str, list[Any]]:
+    """One micro-batch of one shard: packed rows in (pandas), packed rows out (by column)."""
+    store = Store(head, chunks, spec.layout)
+    packages = read(rows)
+    known = store.head()
+    running = _engine(spec, shard, store, known)
+    feed(running.engine, spec, packages)
+    notes = [bytes(package.note) for package in packages if package.note is not None]
+    out = spec.outlet.columns(running.engine, spec.names.index(shard), notes)
+    written = store.write(running.engine, known)
+    running.version, running.token = written.version, written.token
+    live.keep(spec.id, shard, running)
+    return out
+
+
+def _engine(spec: HostSpec, shard: int, store: Store, head: Head | None) -> live.Live:
+    """The live engine if it is at what the store holds or can catch up with it, else one rebuilt."""
+    known = live.take(spec.id, shard)
+    if head is None:
+        return live.Live(spec.begin(), 0, "")
+    if known is not None:
+        missed = store.since(head, known.version, known.token)
+        if missed is not None:
+            if missed:
+                known.engine.catch_up(missed)
+            return known
+    engine = spec.build()
+    engine.restore(store.all(head))
+    return live.Live(engine, head.version, head.token)
+
+
+def read(rows: Iterable[Any]) -> list[Package]:
+    """The packages of a micro-batch in one order, however the shuffle brought them."""
+    packed: list[tuple[Any, ...]] = []
+    for frame in rows:
+        columns = (frame[name].tolist() for name in ("now", "stream", "origin", "number", "body"))
+        packed += zip(*columns, strict=True)
+    packed.sort(key=lambda row: row[:4])
+    return [Package.read(int(stream), int(now), body) for now, stream, _, _, body in packed]
+
+
+def feed(engine: Engine, spec: HostSpec, packages: list[Package]) -> None:
+    """Push what came at each instant, tell the engine what came elsewhere, and let it run."""
+    by_instant: dict[int, list[Package]] = defaultdict(list)
+    for package in packages:
+        for instant, part in _instants(package):
+            by_instant[instant].append(part)
+    for instant in sorted(by_instant):
+        _feed_instant(engine, spec, by_instant[instant], max(instant, engine.now))
+
+
+def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: int) -> None:
+    seen: dict[int, list[Times]] = defaultdict(list)
+    streams = len(spec.streams)
+    for package in packages:
+        if package.stream >= streams:
+            _take_over(engine, spec.inlets[package.stream - streams], package)
+        elif package.stream >= 0:
+            _push(engine, spec.streams[package.stream].source.name, package, now)
+            if package.seen is not None:
+                seen[package.stream].append(package.seen)
+    engine.now = now
+    for stream, times in seen.items():
+        engine.observe(spec.streams[stream].source.name, np.concatenate(times))
+    engine.advance(now)
+
+
+def _instants(package: Package) -> Iterator[tuple[int, Package]]:
+    """A package by the instants at which its rows and times arrived."""
+    if package.clocks is None and package.seen_at is None:
+        yield package.now, package
+        return
+    clocks = [c for c in (package.clocks, package.seen_at) if c is not None]
+    for now in np.unique(np.concatenate(clocks)):
+        yield int(now), _at(package, now)
+
+
+def _at(package: Package, now: np.int64) -> Package:
+    rows, times, seen = package.rows, package.times, package.seen
+    if package.clocks is not None and rows is not None:
+        mask = package.clocks == now
+        rows = rows.filter(pa.array(mask))
+        times = None if times is None else times[mask]
+    else:
+        rows = times = None
+    if seen is not None and package.seen_at is not None:
+        seen = seen[package.seen_at == now]
+    return Package(package.stream, int(now), rows, times, seen=seen)
+
+
+def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
+    rows = package.rows
+    if rows is None or not rows.num_rows:
+        return
+    engine.graph.sources[stream].admission.rows_in += stood_for(rows) - rows.num_rows
+    times = package.times
+    if times is not None and bool((times == NO_TIME).any()):
+        engine.push(stream, rows, pa.array(times, mask=times == NO_TIME), now=now, learn=False)
+        return
+    engine.push(stream, rows, times, now=now, learn=False)
+
+
+def _take_over(engine: Engine, stream: str, package: Package) -> None:
+    """What a shard below answered, and how far it vouches for."""
+    if package.rows is not None and package.rows.num_rows:
+        engine.feed(stream, package.batch())
+    if package.heartbeat is not None and package.heartbeat > MIN_TIME:
+        engine.heartbeat(stream, package.heartbeat)
