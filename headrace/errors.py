@@ -108,5 +108,11 @@ class SqlError(HeadraceError):
         return "\n".join([first, *([self.excerpt] if self.excerpt else []), *rest])
 
 
+class UserCodeError(HeadraceError):
+    """A function or an aggregate of the user's own that raised, or gave what it may not."""
+
+    stage = "user code"
+
+
 class HeadraceWarning(UserWarning):
     """Something that works, but not as well as it could: the text says how it could."""

@@ -20,10 +20,9 @@ from headrace.kernels.merge import merge_order
 from headrace.operators.accumulators.codecs import Relabelling, codec_for
 from headrace.operators.accumulators.copies import Numbering, may_withdraw
 from headrace.operators.accumulators.instant_table import InstantValues
-from headrace.operators.accumulators.instant_trees import Ordered
 from headrace.operators.accumulators.instants import Ints, Layout, Steps
 from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import First, Last, OfColumn, Rows
+from headrace.operators.accumulators.specs import Rows, columns_of, is_numbered, is_placed
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import Aggregate
@@ -48,16 +47,16 @@ class AggregateOperator(Waiting):
         self._plan, self._schema = plan, plan.schema
         self._recipes = [recipe(call, below) for call in plan.calls]
         specs = all_needs(self._recipes)
-        columns = tuple(dict.fromkeys(s.column for s in specs if isinstance(s, OfColumn)))
+        columns = tuple(dict.fromkeys(name for spec in specs for name in columns_of(spec)))
         self._codecs = {column: codec_for(below.field(column).type) for column in columns}
         self._layout = Layout(columns)
         self._groups = GroupIndex(pa.schema([below.field(k) for k in plan.keys]))
-        self._values = InstantValues(specs, self._codecs)
+        self._values = InstantValues(specs, self._codecs, plan)
         self._ends = Timeline(self._layout.width)
         self._newest = CodeTable(arrival=(np.int64, MIN_TIME))
-        self._positional = any(isinstance(s, (First, Last)) for s in specs)
-        self._sorts = self._positional and not keeps_arrival_order(plan.input)
-        self._numbering = Numbering(below, self._positional and may_withdraw(plan.input))
+        self._numbers = any(map(is_numbered, specs))
+        self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
+        self._numbering = Numbering(below, self._numbers and may_withdraw(plan.input))
         self._starts: list[Ints] = []
         self._closed: list[Ints] = []
         self._local = Buffer(np.int64)
@@ -92,7 +91,7 @@ class AggregateOperator(Waiting):
             lines[:, layout.word(column)] = codec.encode(values)
             if values.null_count:
                 lines[:, Layout.NULLS] |= (~valid_mask(values)).astype(np.int64) << i
-        if self._positional:
+        if self._numbers:
             self._numbering.number(batch, lines, Layout.NUMBER, Layout.CONTENT)
         if batch.arrival is not None:
             self._note_arrival(lines[:, Layout.GROUP], batch.arrival)
@@ -214,8 +213,8 @@ class AggregateOperator(Waiting):
         self._local.replace(np.full(len(self._groups), EMPTY, np.int64))
 
     def _words(self, column: str) -> Ints:
-        forests = [v for v in self._values.all.values() if isinstance(v, Ordered) and v.column == column]
-        return np.concatenate([self._ends.values(self._layout.word(column)), *(f.words() for f in forests)])
+        held = [value.words(column) for value in self._values.all.values()]
+        return np.concatenate([self._ends.values(self._layout.word(column)), *held])
 
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}

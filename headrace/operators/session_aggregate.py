@@ -22,7 +22,7 @@ from headrace.operators.accumulators.codecs import Relabelling
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.recipes import all_needs, recipe
 from headrace.operators.accumulators.session_values import session_values
-from headrace.operators.accumulators.specs import First, Last, OfColumn
+from headrace.operators.accumulators.specs import OfColumn, is_placed
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.operators.ticks import add
@@ -53,8 +53,7 @@ class SessionAggregateOperator(Waiting):
         self._values, self._codecs = session_values(specs, below)
         self._sessions = Sessions({k: v for each in self._values for k, v in each.columns().items()})
         self._ends = Timeline(2)
-        positional = any(isinstance(s, (First, Last)) for s in specs)
-        self._sorts = positional and not keeps_arrival_order(plan.input)
+        self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
         for column, codec in self._codecs.items():
             codec.on_relabel(partial(self._relabel, column))

@@ -16,7 +16,7 @@ from headrace.operators.accumulators.pane_table import pane_values
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.panes import Closing, PaneLog
 from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import First, Last, OfColumn
+from headrace.operators.accumulators.specs import OfColumn, is_placed
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import SlidingAggregate
@@ -42,8 +42,7 @@ class SlidingAggregateOperator(Waiting):
         self._recipes = [recipe(call, below) for call in plan.calls]
         specs = all_needs(self._recipes)
         self._values, self._codecs = pane_values(specs, self._log, below)
-        positional = any(isinstance(s, (First, Last)) for s in specs)
-        self._sorts = positional and not keeps_arrival_order(plan.input)
+        self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
         self._measured = False
         self._roomy = 0

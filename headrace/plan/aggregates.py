@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.errors import PlanError
+from headrace.plan.user_aggregates import UserCall
 from headrace.schema import DataType, Schema
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ FUNCTIONS: dict[str, Typing] = {
 
 def result_type(call: AggregateCall, schema: Schema) -> DataType:
     """The type of `call` over rows of `schema`, or a PlanError that says why there is none."""
+    if isinstance(call, UserCall):
+        return call.definition.result_of(tuple(_type_of(name, call, schema) for name in call.columns))
     typing = FUNCTIONS.get(call.function)
     if typing is None:
         near = difflib.get_close_matches(call.function, FUNCTIONS, n=1)
@@ -80,14 +83,18 @@ def result_type(call: AggregateCall, schema: Schema) -> DataType:
                 "HR-P004", f"{call.function} needs a column", place=call.name, hint="only count takes *"
             )
         return pa.int64()
-    if call.column not in schema.names:
-        near = difflib.get_close_matches(call.column, schema.names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(schema.names)}"
-        raise PlanError("HR-P005", f"unknown column {call.column!r}", place=call.name, hint=hint)
-    below = schema.field(call.column).type
+    below = _type_of(call.column, call, schema)
     result = typing(below)
     if result is None:
         raise PlanError(
             "HR-P006", f"{call.function} cannot take {below}", place=call.name, hint="cast the column first"
         )
     return result
+
+
+def _type_of(column: str, call: AggregateCall, schema: Schema) -> DataType:
+    if column not in schema.names:
+        near = difflib.get_close_matches(column, schema.names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(schema.names)}"
+        raise PlanError("HR-P005", f"unknown column {column!r}", place=call.name, hint=hint)
+    return schema.field(column).type

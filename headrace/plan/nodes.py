@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from headrace.errors import PlanError
 from headrace.expressions import Column, Expression
 from headrace.plan.windows import Sliding, WindowSpec
 from headrace.schema import Schema, concat_schemas
+
+PLACED: Final = ("first", "last")
+"""The aggregates that go by the order of rows."""
 
 
 class TimeKind(Enum):
@@ -241,6 +244,19 @@ class AggregateCall:
     name: str
     function: str
     column: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return () if self.column is None else (self.column,)
+
+    @property
+    def minds_order(self) -> bool:
+        """Whether its value depends on the order of the rows."""
+        return self.function in PLACED
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(self.columns) or '*'})"
 
 
 @dataclass(frozen=True)

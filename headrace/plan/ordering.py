@@ -75,10 +75,11 @@ def _place_union(plan: Union, disorder: Disorder, minds: bool) -> Plan:
 def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     """Rows go to their windows before they are ordered: each window is one tick of one slide."""
     window = plan.window
-    if any(call.function in ("first", "last") for call in plan.calls):
+    placed = next((call for call in plan.calls if call.minds_order), None)
+    if placed is not None:
         raise PlanError(
             "HR-P010",
-            "first and last need rows in order, which `admit` does not keep",
+            f"{placed.function} needs rows in order, which `admit` does not keep",
             hint="enforce this stream strictly, or use min and max",
         )
     below = Order(Expand(_place(plan.input, disorder, minds=True), window))

@@ -183,7 +183,7 @@ def _window(search: Search, plan: nodes.Window, key: Key | None) -> Iterator[Key
 
 
 def _aggregate(search: Search, plan: nodes.Aggregate, key: Key | None) -> Iterator[Keys]:
-    names = ", ".join(f"{c.function}({c.column or '*'})" for c in plan.calls)
+    names = ", ".join(map(str, plan.calls))
     if not plan.keys:
         hint = "add GROUP BY, or aggregate by a key first and the results then"
         return search.refuse(f"{names} is taken of all rows", hint, True)

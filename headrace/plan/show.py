@@ -80,7 +80,7 @@ def _on(plan: nodes.Join) -> str:
 
 
 def _calls(plan: nodes.Aggregate) -> str:
-    calls = ", ".join(f"{c.function}({c.column or '*'}) AS {c.name}" for c in plan.calls)
+    calls = ", ".join(f"{call} AS {call.name}" for call in plan.calls)
     return calls + (f" by {', '.join(plan.keys)}" if plan.keys else "")
 
 

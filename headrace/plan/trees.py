@@ -9,8 +9,6 @@ from headrace.plan.nodes import Aggregate, Plan, Source, Table, Window
 from headrace.plan.sequence import Sequence
 from headrace.plan.windows import Rows
 
-PLACED = ("first", "last")
-
 
 def walk(plan: Plan) -> Iterator[Plan]:
     """The plan and everything below it, the highest first."""
@@ -57,4 +55,4 @@ def minds_order(plan: Plan) -> bool:
         return any(map(plan.order_matters, range(len(plan.steps))))
     if isinstance(plan, Lag):
         return True
-    return isinstance(plan, Aggregate) and any(call.function in PLACED for call in plan.calls)
+    return isinstance(plan, Aggregate) and any(call.minds_order for call in plan.calls)

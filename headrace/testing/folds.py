@@ -8,7 +8,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from headrace.testing.values import NAN, canonical, order_key
+import pyarrow as pa
+
+from headrace.plan.user_aggregates import UserCall
+from headrace.schema import Schema
+from headrace.testing.values import NAN, Row, canonical, order_key
 
 Fold = Callable[[list[Any]], Any]
 
@@ -21,6 +25,22 @@ def fold(function: str, column: Sequence[Any]) -> Any:
     if not known and function not in COUNTS:
         return None
     return FOLDS[function](known)
+
+
+def fold_user(call: UserCall, below: Schema, rows: Sequence[Row]) -> Any:
+    """A user's aggregate over rows in their order, one row at a time."""
+    user = call.definition.make()
+    at = [below.names.index(name) for name in call.columns]
+    types = [below.field(i).type for i in at]
+    state, given = user.initialize(), 0
+    for row in rows:
+        values = [row[i] for i in at]
+        if None in values and not call.definition.nulls:
+            continue
+        given += 1
+        state = user.iterate(state, *(pa.array([v], of) for v, of in zip(values, types, strict=True)))
+    found = user.terminate(state) if given else None
+    return found.as_py() if isinstance(found, pa.Scalar) else found
 
 
 def total(values: Sequence[Any]) -> Any:

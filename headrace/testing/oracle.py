@@ -20,8 +20,9 @@ from headrace.plan.order import keeps_arrival_order
 from headrace.plan.sequence import Sequence as SequencePlan
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
+from headrace.plan.user_aggregates import UserCall
 from headrace.schema import Schema
-from headrace.testing.folds import fold
+from headrace.testing.folds import fold, fold_user
 from headrace.testing.histories import Histories, Regrained, Resized, under, value_at
 from headrace.testing.sequences import matches
 from headrace.testing.values import Bag, Event, Row, canonical_row, order_key, row_order
@@ -308,6 +309,8 @@ def _groups(plan: nodes.Aggregate, rows: list[Row]) -> list[Row]:
 
 
 def _fold(call: nodes.AggregateCall, below: Schema, group: list[Row]) -> Any:
+    if isinstance(call, UserCall):
+        return fold_user(call, below, group)
     if call.column is None:
         return len(group)
     index = below.names.index(call.column)

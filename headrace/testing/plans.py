@@ -11,7 +11,7 @@ engines and would then decide whether rows are equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hypothesis import strategies as st
@@ -38,6 +38,7 @@ from headrace.testing.schemas import (
     schemas,
 )
 from headrace.testing.sequence_plans import sequence_of
+from headrace.testing.user_aggregates import calls_on
 
 Sources = tuple[Source, ...]
 Drawing = Callable[[st.DrawFn, Sources, int], Plan]
@@ -276,14 +277,16 @@ def _keys(schema: Schema, least: int = 0) -> st.SearchStrategy[list[str]]:
 
 def _calls(draw: st.DrawFn, schema: Schema, functions: tuple[str, ...]) -> tuple[AggregateCall, ...]:
     """One to three aggregates, each over a column that it takes."""
-    legal = [(f, name) for f in functions for name in _columns_for(f, schema)]
-    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=3))
-    return tuple(AggregateCall(_call_name(i, f, name), f, name) for i, (f, name) in enumerate(drawn))
+    legal = [AggregateCall(f, f, name) for f in functions for name in _columns_for(f, schema)]
+    legal += calls_on(schema, ordered="first" in functions)
+    drawn = draw(st.lists(st.sampled_from([AggregateCall("count", "count"), *legal]), min_size=1, max_size=3))
+    return tuple(replace(call, name=_call_name(i, call)) for i, call in enumerate(drawn))
 
 
-def _call_name(index: int, function: str, column: str | None) -> str:
+def _call_name(index: int, call: AggregateCall) -> str:
     """A name that says whether sums over the result are exact (`is_exact`)."""
-    return f"{function}_{index}" if column is None or is_exact(column) else f"{function}_{index}_avg"
+    exact = all(map(is_exact, call.columns))
+    return f"{call.function}_{index}" if exact else f"{call.function}_{index}_avg"
 
 
 def _columns_for(function: str, schema: Schema) -> list[str]:

@@ -25,6 +25,7 @@ from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
 from headrace.testing.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
 from headrace.testing.sequence_plans import sequence_of
+from headrace.testing.user_aggregates import calls_on
 from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
 
@@ -255,10 +256,13 @@ PLACED = ("first", "last")
 @st.composite
 def calls(draw: st.DrawFn, schema: Schema, placed: bool) -> tuple[nodes.AggregateCall, ...]:
     """Some aggregates, each over a column that it takes."""
-    legal = [(f, n) for f in COMPARED + PLACED * placed for n in schema.names]
-    legal += [(f, n) for f in NUMBERS for n in names_of(schema, INT, FLOAT)]
-    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=3))
-    return tuple(nodes.AggregateCall(f"{f}_{i}", f, name) for i, (f, name) in enumerate(drawn))
+    legal = [nodes.AggregateCall("", f, n) for f in COMPARED + PLACED * placed for n in schema.names]
+    legal += [nodes.AggregateCall("", f, n) for f in NUMBERS for n in names_of(schema, INT, FLOAT)]
+    legal += calls_on(schema, placed)
+    drawn = draw(
+        st.lists(st.sampled_from([nodes.AggregateCall("", "count"), *legal]), min_size=1, max_size=3)
+    )
+    return tuple(replace(call, name=f"{call.function}_{i}") for i, call in enumerate(drawn))
 
 
 def keys_of(schema: Schema) -> st.SearchStrategy[tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace.plan.nodes import AggregateCall, Plan, Source
 from headrace.schema import DataType, Schema
 from headrace.testing.contracts import Case, Given, Signed, Trial, assert_means, batch_of
 from headrace.testing.oracle import Element
+from headrace.testing.user_aggregates import calls_on
 from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
 
@@ -56,8 +58,9 @@ def calls(draw: st.DrawFn, schema: Schema, placed: bool) -> tuple[AggregateCall,
     numeric = [f.name for f in schema if not (pa.types.is_boolean(f.type) or _is_text(f.type))]
     legal += [(f, n) for f in NUMBERS for n in numeric if (f, schema.field(n).type) != ("sum", pa.uint64())]
     legal += [(f, n) for f in SPREADS for n in numeric if schema.field(n).type in TAME]
-    drawn = draw(st.lists(st.sampled_from([("count", None), *legal]), min_size=1, max_size=4))
-    return tuple(AggregateCall(f"{f}_{i}", f, name) for i, (f, name) in enumerate(drawn))
+    known = [AggregateCall("", f, name) for f, name in [("count", None), *legal]]
+    drawn = draw(st.lists(st.sampled_from(known + calls_on(schema, placed)), min_size=1, max_size=4))
+    return tuple(replace(call, name=f"{call.function}_{i}") for i, call in enumerate(drawn))
 
 
 def _is_text(type: DataType) -> bool:

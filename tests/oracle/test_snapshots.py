@@ -16,8 +16,10 @@ from headrace.expressions import evaluate
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
+from headrace.plan.user_aggregates import UserCall
+from headrace.schema import Schema
 from headrace.testing import oracle, plans, schemas
-from headrace.testing.folds import fold
+from headrace.testing.folds import fold, fold_user
 from headrace.testing.values import Bag, Event, Row, row_order
 
 INSTANTS = range(-9, 45)
@@ -141,24 +143,25 @@ def happened(plan: Plan, data: oracle.Sources) -> list[Event]:
 
 
 def groups(plan: nodes.Aggregate, rows: list[Row]) -> Bag:
-    names = plan.input.schema.names
+    below = plan.input.schema
+    names = below.names
     of = {
         key: [r for r in rows if keyed(plan, names, r) == key]
         for key in {keyed(plan, names, r) for r in rows}
     }
-    return Counter({key + tuple(folded(call, names, of[key]) for call in plan.calls): 1 for key in of})
+    return Counter({key + tuple(folded(call, below, of[key]) for call in plan.calls): 1 for key in of})
 
 
 def keyed(plan: nodes.Aggregate, names: list[str], row: Row) -> Row:
     return tuple(row[names.index(key)] for key in plan.keys)
 
 
-def folded(call: nodes.AggregateCall, names: list[str], rows: list[Row]) -> object:
-    return (
-        len(rows)
-        if call.column is None
-        else fold(call.function, [row[names.index(call.column)] for row in rows])
-    )
+def folded(call: nodes.AggregateCall, below: Schema, rows: list[Row]) -> object:
+    if isinstance(call, UserCall):
+        return fold_user(call, below, rows)
+    if call.column is None:
+        return len(rows)
+    return fold(call.function, [row[below.names.index(call.column)] for row in rows])
 
 
 def is_pointwise(plan: Plan) -> bool:
@@ -166,7 +169,7 @@ def is_pointwise(plan: Plan) -> bool:
     if isinstance(plan, nodes.Window):
         return True
     calls = plan.calls if isinstance(plan, nodes.Aggregate) else ()
-    placed = type(plan) is nodes.Aggregate and any(call.function in ("first", "last") for call in calls)
+    placed = type(plan) is nodes.Aggregate and any(call.minds_order for call in calls)
     below = () if isinstance(plan, nodes.SlidingAggregate) else plan.inputs
     return not placed and not isinstance(plan, nodes.Granularity) and all(map(is_pointwise, below))
 

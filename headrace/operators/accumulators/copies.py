@@ -22,7 +22,7 @@ from headrace.plan.nodes import (
     Window,
 )
 from headrace.plan.session import SessionAggregate
-from headrace.plan.windows import Rows
+from headrace.plan.windows import Rows, Unbounded
 from headrace.schema import Schema
 
 _KEEPS_ENDS = (Select, Project, Union, Join, Granularity, Table)
@@ -35,6 +35,15 @@ def may_withdraw(plan: Plan) -> bool:
     if isinstance(plan, (SlidingAggregate, SessionAggregate)):
         return False
     return not isinstance(plan, _KEEPS_ENDS) or any(may_withdraw(below) for below in plan.inputs)
+
+
+def lasts_for_ever(plan: Plan) -> bool:
+    """Whether what is once valid in `plan` is valid for ever."""
+    if isinstance(plan, Window):
+        return isinstance(plan.spec, Unbounded)
+    if isinstance(plan, Table):
+        return True
+    return isinstance(plan, (Select, Project, Union, Join)) and all(map(lasts_for_ever, plan.inputs))
 
 
 class Numbering:

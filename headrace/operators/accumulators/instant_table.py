@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from headrace.operators.accumulators.codecs import Codec
+from headrace.operators.accumulators.instant_folds import folded_instants
 from headrace.operators.accumulators.instant_sums import NullTotals, RealTotals, RowTotals, WholeTotals
 from headrace.operators.accumulators.instant_trees import GREATEST, LEAST, Arrivals, Ordered, Values
 from headrace.operators.accumulators.instants import InstantValue, Steps
 from headrace.operators.accumulators.specs import (
     Distinct,
     First,
+    Folded,
     Greatest,
     Last,
     Least,
@@ -21,6 +23,7 @@ from headrace.operators.accumulators.specs import (
     Spec,
     Whole,
 )
+from headrace.plan.nodes import Aggregate
 
 PLAIN: Final[dict[type[Any], Callable[[Any], InstantValue]]] = {
     Rows: RowTotals,
@@ -43,8 +46,10 @@ SHARED: Final[dict[type[Any], tuple[type[Ordered], Callable[[Any, Any], Any]]]] 
 class InstantValues:
     """All partial values of an aggregate."""
 
-    def __init__(self, specs: Sequence[Spec], codecs: Mapping[str, Codec]) -> None:
+    def __init__(self, specs: Sequence[Spec], codecs: Mapping[str, Codec], plan: Aggregate) -> None:
         self._plain = {spec: PLAIN[type(spec)](spec) for spec in specs if type(spec) in PLAIN}
+        folded = [spec for spec in specs if isinstance(spec, Folded)]
+        self._plain |= {spec: folded_instants(spec, codecs, plan.input) for spec in folded}
         self._shared: dict[Spec, tuple[str, type[Ordered]]] = {
             spec: (spec.column, SHARED[type(spec)][0])  # type: ignore[union-attr]
             for spec in specs

@@ -51,9 +51,8 @@ class Ordered(InstantValue):
     def fill(self, changes: Ints, steps: Steps, events: Ints | slice) -> None:
         """Set keys, items and validity."""
 
-    def words(self) -> Ints:
-        """The words in use."""
-        return self.forest.items(self.KEYED)
+    def words(self, column: str) -> Ints:
+        return self.forest.items(self.KEYED) if column == self.column else super().words(column)
 
     def remap(self, new: Ints, keep: Mask) -> None:
         self.forest.remap(new, keep)

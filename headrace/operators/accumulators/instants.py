@@ -132,6 +132,10 @@ class InstantValue(ABC):
     def remap(self, new: Ints, keep: Mask) -> None:
         """Forget groups; the others get new codes."""
 
+    def words(self, column: str) -> Ints:
+        """The words of a column's codec that are in use."""
+        return np.empty(0, np.int64)
+
     def tidy(self) -> None:
         """Give back space that is no longer used; called now and then."""
         return

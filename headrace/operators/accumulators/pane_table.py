@@ -9,11 +9,13 @@ from headrace.operators.accumulators.codecs import Codec, codec_for
 from headrace.operators.accumulators.pane_blocks import Extremes, RealSums
 from headrace.operators.accumulators.pane_distinct import DistinctCounts
 from headrace.operators.accumulators.pane_ends import Firsts, Lasts
+from headrace.operators.accumulators.pane_folds import folded_panes
 from headrace.operators.accumulators.pane_values import NullCounts, PaneValue, RowCounts, WholeSums
 from headrace.operators.accumulators.panes import PaneLog
 from headrace.operators.accumulators.specs import (
     Distinct,
     First,
+    Folded,
     Greatest,
     Last,
     Least,
@@ -32,6 +34,7 @@ PLAIN: Final[dict[type[Any], Callable[[Any, PaneLog, Schema], PaneValue]]] = {
     Whole: WholeSums,
     Real: RealSums,
     Distinct: DistinctCounts,
+    Folded: folded_panes,
 }
 """Values made of numbers and counts."""
 

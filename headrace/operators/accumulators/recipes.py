@@ -1,6 +1,6 @@
 """The aggregate functions as recipes: which partial values each needs, and how it is made of them.
 
-A user-defined aggregate will be one more row of `RECIPES`, with a spec of its own.
+A user-defined aggregate needs one, which is its value already.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from headrace.operators.accumulators.numbers import (
 from headrace.operators.accumulators.specs import (
     Distinct,
     First,
+    Folded,
     Greatest,
     Last,
     Least,
@@ -36,6 +37,7 @@ from headrace.operators.accumulators.specs import (
     Whole,
 )
 from headrace.plan.nodes import AggregateCall
+from headrace.plan.user_aggregates import UserCall
 from headrace.schema import DataType, Schema
 
 Found = Mapping[Spec, Any]
@@ -56,6 +58,8 @@ class Recipe:
 
 def recipe(call: AggregateCall, below: Schema) -> Recipe:
     """How to compute `call` over rows of `below`."""
+    if isinstance(call, UserCall):
+        return Recipe((Folded(call.columns, call.definition),), lambda values: values)
     if call.column is None:
         return Recipe((Rows(),), _ints)
     return RECIPES[call.function](call.column, below.field(call.column).type)

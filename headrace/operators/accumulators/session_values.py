@@ -17,11 +17,14 @@ from headrace.flow.tables import CodeTable
 from headrace.kernels.aggregate_blocks import add_reals, add_squares
 from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last, keep_least
 from headrace.operators.accumulators.codecs import Codec, Relabelling, codec_for
+from headrace.operators.accumulators.folding import Folding, by_slot
 from headrace.operators.accumulators.numbers import Ints, Pair, reals, whole_limbs
+from headrace.operators.accumulators.objects import Objects
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.specs import (
     Distinct,
     First,
+    Folded,
     Greatest,
     Last,
     Least,
@@ -241,12 +244,42 @@ class DistinctCounts(RowCounts):
         return {"pairs": self._pairs}
 
 
+class FoldedSessions(SessionValue):
+    """A user's aggregate: the state of each open session. Rows come in order, so nothing is ever merged."""
+
+    def __init__(self, spec: Folded, below: Schema) -> None:
+        super().__init__(spec)
+        self._folded, self._fold = spec, Folding(spec, below)
+        self._states = Objects(spec.definition.name)
+
+    def columns(self) -> Columns:
+        return {}
+
+    def add(self, rows: Rowset, table: CodeTable) -> None:
+        for session, columns in by_slot(rows, self._folded):
+            self._states.put(session, self._fold.with_rows(self._states.get(session), columns))
+
+    def of(self, sessions: Ints, table: CodeTable) -> pa.Array:
+        """The sessions asked for are over: their states go."""
+        over = sessions.tolist()
+        found = self._fold.array([self._fold.value(self._states.get(session)) for session in over])
+        self._states.drop(over)
+        return found
+
+    def keep(self, moved: Ints) -> None:
+        self._states.remap(moved)
+
+    def state(self) -> dict[str, Part]:
+        return {"states": self._states}
+
+
 PLAIN: Final[dict[type[Any], Callable[[Any, Schema], SessionValue]]] = {
     Rows: lambda spec, below: RowCounts(spec),
     Nulls: lambda spec, below: NullCounts(spec),
     Whole: lambda spec, below: WholeSums(spec),
     Real: lambda spec, below: RealSums(spec),
     Distinct: DistinctCounts,
+    Folded: FoldedSessions,
 }
 CODED: Final[dict[type[Any], Callable[[Any, Codec], SessionValue]]] = {
     Least: lambda spec, codec: Extremes(spec, codec, 0),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.plan.user_aggregates import UserAggregate
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -69,4 +71,32 @@ class Distinct(OfColumn):
     """How many different values. Found: int64."""
 
 
-Spec = Rows | OfColumn
+@dataclass(frozen=True)
+class Folded:
+    """What a user's aggregate makes of its columns. Found: an Arrow array, the aggregate's values."""
+
+    columns: tuple[str, ...]
+    definition: UserAggregate
+
+    def __str__(self) -> str:
+        return f"{self.definition.name}({', '.join(self.columns)})"
+
+
+Spec = Rows | OfColumn | Folded
+
+
+def columns_of(spec: Spec) -> tuple[str, ...]:
+    """The columns that a partial value is of."""
+    if isinstance(spec, Folded):
+        return spec.columns
+    return (spec.column,) if isinstance(spec, OfColumn) else ()
+
+
+def is_placed(spec: Spec) -> bool:
+    """Whether the order of rows makes a difference to it."""
+    return isinstance(spec, (First, Last)) or (isinstance(spec, Folded) and spec.definition.ordered)
+
+
+def is_numbered(spec: Spec) -> bool:
+    """Whether rows must be told apart that are equal in the columns it is of."""
+    return isinstance(spec, (First, Last, Folded))

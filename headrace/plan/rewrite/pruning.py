@@ -111,7 +111,7 @@ def _aggregate(plan: nodes.Aggregate, needed: Names) -> Plan:
         plan = replace(plan, calls=calls)
     if minds_order(plan) and not keeps_arrival_order(plan.input):
         return _whole(plan, needed)
-    read = [call.column for call in calls if call.column is not None]
+    read = [name for call in calls for name in call.columns]
     return over(plan, [_narrow(plan.input, frozenset([*plan.keys, *read]))])
 
 

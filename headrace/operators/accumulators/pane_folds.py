@@ -1,0 +1,157 @@
+"""User-defined aggregates by pane: a state per entry where states merge, else the rows of the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise, takewhile
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.flow.state import Part
+from headrace.operators.accumulators.folding import Folding, State, by_slot
+from headrace.operators.accumulators.numbers import Ints
+from headrace.operators.accumulators.objects import Objects
+from headrace.operators.accumulators.pane_values import Mask, PaneValue, Rowset
+from headrace.operators.accumulators.panes import Closing, PaneLog, Scan
+from headrace.operators.accumulators.specs import Folded
+
+
+class FoldedPanes(PaneValue):
+    """What both ways share: an object per entry, dropped with its pane."""
+
+    def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
+        super().__init__(spec, log)
+        self._folded, self._fold = spec, Folding(spec, below)
+        self._held = Objects(spec.definition.name)
+
+    def drop(self) -> None:
+        self._held.drop(_before(self._held, self.entries.base))
+
+    def state(self) -> dict[str, Part]:
+        return {"objects": self._held}
+
+
+class MergedStates(FoldedPanes):
+    """A state per entry; a window merges a suffix of one block with a prefix of the next.
+
+    So an entry costs two merges and an output row one, however many panes a window has
+    (`headrace.kernels.aggregate_blocks`).
+    """
+
+    def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
+        super().__init__(spec, log, below)
+        self._prefix: dict[int, State | None] = {}
+        self._suffix: dict[int, State | None] = {}
+
+    def add(self, rows: Rowset) -> None:
+        for entry, columns in by_slot(rows, self._folded):
+            self._held.put(entry, self._fold.with_rows(self._held.get(entry), columns))
+
+    def scan(self, scan: Scan) -> None:
+        self._scan_ahead(scan.open.tolist(), scan.begin)
+        self._scan_back(scan.done.tolist())
+
+    def _scan_ahead(self, edges: list[int], begin: int) -> None:
+        back = self.entries["back"]
+        mask = len(back) - 1
+        for first, end in pairwise(edges):
+            for entry in range(max(begin, first), end):
+                before = entry - int(back[entry & mask])
+                earlier = self._prefix.get(before) if first <= before < entry else None
+                self._prefix[entry] = self._fold.joined(earlier, self._held.get(entry))
+
+    def _scan_back(self, edges: list[int]) -> None:
+        ahead = self.entries["ahead"]
+        mask = len(ahead) - 1
+        for first, end in pairwise(edges):
+            for entry in range(end - 1, first - 1, -1):
+                after = entry + int(ahead[entry & mask])
+                later = self._suffix.get(after) if entry < after < end else None
+                self._suffix[entry] = self._fold.joined(self._held.get(entry), later)
+
+    def close(self, closing: Closing) -> pa.Array:
+        heads, tails = closing.heads.tolist(), closing.tails.tolist()
+        rows, cuts = closing.rows.tolist(), closing.cuts.tolist()
+        found: list[Any] = []
+        for window, cut in enumerate(cuts):
+            ends = range(rows[window], rows[window + 1])
+            found += [self._fold.value(self._between(heads[row], tails[row], cut)) for row in ends]
+        return self._fold.array(found)
+
+    def _between(self, head: int, tail: int, cut: int) -> State | None:
+        if head >= cut:
+            return self._prefix[tail]
+        return self._suffix[head] if tail < cut else self._fold.joined(self._suffix[head], self._prefix[tail])
+
+    def drop(self) -> None:
+        super().drop()
+        for derived in (self._prefix, self._suffix):
+            for entry in _before(derived, self.entries.base):
+                del derived[entry]
+
+
+class KeptRows(FoldedPanes):
+    """The rows of each entry; a window of a group is computed anew unless its rows are those of the last.
+
+    Rows are copied, so that one that is kept does not keep the batch it came in.
+    """
+
+    def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
+        super().__init__(spec, log, below)
+        self._held.on_apply = self._forget_derived
+        self._forget_derived()
+
+    def _forget_derived(self) -> None:
+        self._last: dict[int, tuple[int, int, Any]] = {}
+
+    def add(self, rows: Rowset) -> None:
+        for entry, columns in by_slot(rows, self._folded):
+            own = [pa.concat_arrays([column]) for column in columns]
+            self._held.put(entry, [*(self._held.get(entry) or ()), own])
+
+    def close(self, closing: Closing) -> pa.Array:
+        ends = (closing.codes.tolist(), closing.heads.tolist(), closing.tails.tolist())
+        return self._fold.array([self._value(*each) for each in zip(*ends, strict=True)])
+
+    def _value(self, code: int, head: int, tail: int) -> Any:
+        known = self._last.get(code)
+        if known is not None and known[:2] == (head, tail):
+            return known[2]
+        pieces = self._pieces(head, tail)
+        value = self._fold.value(self._fold.with_rows(None, _together(pieces))) if pieces else None
+        self._last[code] = (head, tail, value)
+        return value
+
+    def _pieces(self, head: int, tail: int) -> list[list[pa.Array]]:
+        ahead = self.entries["ahead"]
+        mask = len(ahead) - 1
+        entry, found = head, list(self._held.get(head) or ())
+        while entry != tail:
+            entry += int(ahead[entry & mask])
+            found += self._held.get(entry) or ()
+        return found
+
+    def drop(self) -> None:
+        super().drop()
+        for code in [code for code, (_, tail, _) in self._last.items() if tail < self.entries.base]:
+            del self._last[code]
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        self._forget_derived()
+
+
+def _before(entries: Iterable[int], base: int) -> list[int]:
+    """Those before `base`. They lie in about their order, so that what is kept is not looked through."""
+    return list(takewhile(base.__gt__, entries))
+
+
+def _together(pieces: list[list[pa.Array]]) -> list[pa.Array]:
+    if len(pieces) == 1:
+        return pieces[0]
+    return [pa.concat_arrays(column) for column in zip(*pieces, strict=True)]
+
+
+def folded_panes(spec: Folded, log: PaneLog, below: pa.Schema) -> FoldedPanes:
+    """What keeps a user-defined aggregate by pane."""
+    return (MergedStates if spec.definition.merges else KeptRows)(spec, log, below)
