@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.graph.admission import Rules
     from headrace.plan.nodes import TimeKind
     from headrace.sql import Catalog, Query, StreamDef, TableDef, declare, query
+    from headrace.sql.definitions import register_aggregate, register_function
     from headrace.time.bounds import Bounds
     from headrace.time.ets import TimerPromise
     from headrace.time.heartbeat import HeartbeatGenerator
@@ -46,6 +47,8 @@ _HOMES = {
     "lit": "headrace.expressions",
     "query": "headrace.sql",
     "read_table": "headrace.connectors.tables",
+    "register_aggregate": "headrace.sql.definitions",
+    "register_function": "headrace.sql.definitions",
     "stream": "headrace.builder",
     "table": "headrace.builder",
 }
@@ -69,6 +72,8 @@ __all__ = [
     "lit",
     "query",
     "read_table",
+    "register_aggregate",
+    "register_function",
     "spark",
     "stream",
     "table",

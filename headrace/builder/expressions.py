@@ -30,6 +30,7 @@ from headrace.expressions import (
     Negate,
     Not,
     Or,
+    UserFunctionCall,
 )
 from headrace.expressions.bound import Bound
 from headrace.expressions.literals import text as quoted
@@ -138,4 +139,5 @@ SPELLINGS: Final[dict[type[Expression], Callable[[Any], str]]] = {
     Cast: lambda of: f"CAST({spelled(of.operand)} AS {type_name(of.to)})",
     Coalesce: lambda of: f"coalesce({_listed(of.operands)})",
     Function: lambda of: f"{of.name}({_listed(of.arguments)})",
+    UserFunctionCall: lambda of: f"{of.name}({_listed(of.arguments)})",
 }

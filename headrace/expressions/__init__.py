@@ -27,6 +27,7 @@ from headrace.expressions.nodes import (
     Negate,
     Not,
     Or,
+    UserFunctionCall,
 )
 from headrace.expressions.predicate import compile_predicate
 from headrace.expressions.scope import Scope
@@ -52,6 +53,7 @@ __all__ = [
     "Not",
     "Or",
     "Scope",
+    "UserFunctionCall",
     "as_expression",
     "coalesce",
     "col",

@@ -6,7 +6,9 @@ import pyarrow as pa
 
 from headrace.expressions.conditions import Case, Coalesce
 from headrace.expressions.expression import as_expression
-from headrace.expressions.nodes import Column, Function, Literal
+from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.functions.registry import UserFunction
+from headrace.expressions.nodes import Column, Function, Literal, UserFunctionCall
 from headrace.expressions.types import type_named
 
 
@@ -22,7 +24,8 @@ def lit(value: object, of: str | pa.DataType | None = None) -> Literal:
 
 def fn(name: str, *arguments: object) -> Function:
     """A call of the function `name`."""
-    return Function(name, tuple(as_expression(each) for each in arguments))
+    given, rule = tuple(as_expression(each) for each in arguments), FUNCTIONS.get(name.lower())
+    return UserFunctionCall(name, given, rule) if isinstance(rule, UserFunction) else Function(name, given)
 
 
 def when(condition: object, value: object) -> Case:

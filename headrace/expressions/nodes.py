@@ -14,6 +14,7 @@ from headrace.expressions.bound import Bound, Constant
 from headrace.expressions.casts import cast
 from headrace.expressions.comparison import comparison
 from headrace.expressions.expression import Expression, node
+from headrace.expressions.functions.registry import UserFunction
 from headrace.expressions.scope import Scope
 from headrace.expressions.types import sql_name
 
@@ -221,7 +222,20 @@ class Function(Expression):
         return f"{self.name}({', '.join(map(str, self.arguments))})"
 
 
-ATOMS = frozenset({"Column", "Literal", "Cast", "Function", "Coalesce", "Case"})
+@node
+@dataclass(frozen=True)
+class UserFunctionCall(Function):
+    """A user's function, which comes with the call: no table needs to know it."""
+
+    definition: UserFunction
+
+    def _bind(self, scope: Scope) -> Bound:
+        return self.definition.bind(tuple(each.bind(scope) for each in self.arguments))
+
+    __str__ = Function.__str__
+
+
+ATOMS = frozenset({"Column", "Literal", "Cast", "Function", "UserFunctionCall", "Coalesce", "Case"})
 
 
 def nested(operand: Expression) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from types import NoneType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,7 +13,19 @@ import pyarrow.types as pt
 from headrace.expressions.expression import Expression
 from headrace.expressions.functions import FUNCTIONS
 from headrace.expressions.functions.registry import UserFunction
-from headrace.expressions.nodes import And, Column, Comparison, Function, IsNotNull, IsNull, Literal, Not, Or
+from headrace.expressions.nodes import (
+    And,
+    Column,
+    Comparison,
+    Function,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    UserFunctionCall,
+)
+from headrace.expressions.scope import Rule
 
 VALUES_ONLY: Final = (Comparison, And, Or, Not, IsNull, IsNotNull)
 """What sees only how its operands compare."""
@@ -57,15 +70,26 @@ def is_movable(expression: Expression) -> bool:
     """Whether computing it on other rows, earlier, later or twice can be seen by nobody.
 
     Built-in functions are total and deterministic. A user's function may raise, or count its calls: it
-    stays where it was written.
+    stays where it was written, unless it is declared to be deterministic.
     """
     if isinstance(expression, (Column, Literal)):
         return True
     if isinstance(expression, Function):
-        rule = FUNCTIONS.get(expression.name.lower())
-        if rule is None or isinstance(rule, UserFunction):
+        rule = _rule(expression)
+        if rule is None or (isinstance(rule, UserFunction) and not rule.deterministic):
             return False
     return all(is_movable(each) for each in expression.children())
+
+
+def is_built_in(expression: Expression) -> bool:
+    """Whether no function in it is the user's."""
+    if isinstance(expression, Function) and isinstance(_rule(expression), (UserFunction, NoneType)):
+        return False
+    return all(is_built_in(each) for each in expression.children())
+
+
+def _rule(call: Function) -> Rule | None:
+    return call.definition if isinstance(call, UserFunctionCall) else FUNCTIONS.get(call.name.lower())
 
 
 def respects_equality(expression: Expression, schema: pa.Schema) -> bool:

@@ -198,3 +198,8 @@ def common_of(what: str, types: Iterable[pa.DataType]) -> pa.DataType:
         return found
 
     return reduce(meet, types, pa.null())
+
+
+def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a type is one of the other: what is given without a CAST may be taken so."""
+    return bool(given == wanted or common_type(canonical(given), wanted) == wanted)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.expressions import Expression
-from headrace.expressions.rewriting import is_movable
+from headrace.expressions.rewriting import is_built_in
 from headrace.plan.nodes import Plan, Project, Select, Source
 from headrace.plan.trees import over, sources_of
 
@@ -56,7 +56,7 @@ def native_prefix(plan: Plan) -> Mapping[str, Plan]:
 
 def is_row_by_row(plan: Plan) -> bool:
     """Whether the node computes on each row alone, by functions that are not the user's."""
-    return isinstance(plan, (Select, Project)) and all(map(is_movable, _expressions(plan)))
+    return isinstance(plan, (Select, Project)) and all(map(is_built_in, _expressions(plan)))
 
 
 def _expressions(plan: Select | Project) -> list[Expression]:

@@ -7,6 +7,7 @@ intervals). `Window` turns a stream into a relation; `IStream`, `DStream`, `RStr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -249,6 +250,10 @@ class AggregateCall:
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return () if self.column is None else (self.column,)
+
+    def over(self, columns: Sequence[str]) -> Self:
+        """The same call of other columns."""
+        return replace(self, column=columns[0] if columns else None)
 
     @property
     def minds_order(self) -> bool:

@@ -19,8 +19,8 @@ the call holds the definition. What a definition must be:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -96,6 +96,9 @@ class UserCall(AggregateCall):
     @property
     def columns(self) -> tuple[str, ...]:
         return (*super().columns, *self.others)
+
+    def over(self, columns: Sequence[str]) -> Self:
+        return replace(self, column=columns[0] if columns else None, others=tuple(columns[1:]))
 
     @property
     def minds_order(self) -> bool:

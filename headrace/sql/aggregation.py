@@ -7,7 +7,6 @@ anything else it is the aggregate of a relation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -96,9 +95,8 @@ def _prepared(plan: Plan, grouping: Grouping) -> tuple[Plan, tuple[AggregateCall
         name.lower() for name in (*plan.schema.names, *columns, *(c.name for c in grouping.calls.values()))
     }
     calls = []
-    for (_, argument), call in grouping.calls.items():
-        name = None if argument is None else _column_of(argument, columns, taken)
-        calls.append(replace(call, column=name))
+    for (_, arguments), call in grouping.calls.items():
+        calls.append(call.over([_column_of(each, columns, taken) for each in arguments]))
     plain = all(isinstance(each, Column) for each in columns.values())
     return (plan if plain else Project(plan, tuple(columns.items()))), tuple(calls)
 

@@ -1,17 +1,20 @@
-"""The names that queries may use: streams, tables and views."""
+"""The names that queries may use: streams, tables and views, and functions that users define."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.errors import SqlError
+from headrace.expressions.functions.registry import ArrayFunction
 from headrace.plan.nodes import Plan, Source, Table, TimeKind
-from headrace.schema import Schema, show_columns
+from headrace.plan.user_aggregates import Result, user_aggregate
+from headrace.schema import DataType, Schema, show_columns
 from headrace.sql.codes import Code
+from headrace.sql.definitions import Definitions, function_of
 from headrace.sql.place import nearest
 
 MICROSECONDS: Final = 1_000_000
@@ -128,6 +131,7 @@ class Catalog:
         self.streams: dict[str, StreamDef] = {}
         self.tables: dict[str, TableDef] = {}
         self._views: dict[str, tuple[str, Relation]] = {}
+        self.definitions = Definitions()
         for each in self._defined(streams):
             if isinstance(each, TableDef):
                 self.add_table(each)
@@ -178,6 +182,33 @@ class Catalog:
         self._claim(name, replace)
         self._views[name.lower()] = (name, relation)
 
+    def register_aggregate(
+        self,
+        name: str,
+        definition: Any,
+        *,
+        arguments: Sequence[DataType | str | None] | None = None,
+        result: Result | str | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Make a class an aggregate of the queries over this catalog: `headrace.register_aggregate`."""
+        made = user_aggregate(name, definition, arguments=arguments, result=result)
+        self.definitions.add(made, replace=replace)
+
+    def register_function(
+        self,
+        name: str,
+        function: ArrayFunction,
+        *,
+        result: DataType | str,
+        arguments: Sequence[DataType | str | None] | None = None,
+        deterministic: bool = False,
+        replace: bool = False,
+    ) -> None:
+        """Make a function over Arrow arrays one of the queries over this catalog."""
+        made = function_of(name, function, arguments, result, deterministic)
+        self.definitions.add(made, replace=replace)
+
     def _claim(self, name: str, replace: bool) -> None:
         if name in self and not replace:
             hint = "write CREATE OR REPLACE, or choose another name"
@@ -212,6 +243,7 @@ class Catalog:
         both.streams |= other.streams
         both.tables |= other.tables
         both._views |= other._views
+        both.definitions = self.definitions.merged(other.definitions)
         return both
 
     def _entry(self, name: str) -> tuple[object, ...]:
@@ -223,6 +255,7 @@ class Catalog:
     def become(self, other: Catalog) -> None:
         """Take over the names of another catalog, and forget one's own."""
         self.streams, self.tables, self._views = dict(other.streams), dict(other.tables), dict(other._views)
+        self.definitions = other.definitions.copy()
 
 
 def _no_stream(of: object) -> SqlError:

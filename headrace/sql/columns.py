@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from headrace.expressions import Column, Expression
 from headrace.plan.nodes import Plan, Project
-from headrace.sql.aggregate_names import AGGREGATES
 from headrace.sql.codes import Code
+from headrace.sql.definitions import is_aggregate
 from headrace.sql.dialect import OUTPUTS, TEXT
 from headrace.sql.environment import Environment
 from headrace.sql.place import fail
@@ -103,7 +103,7 @@ def _is_output(node: exp.Expr) -> bool:
 def has_aggregate(node: exp.Expr | None) -> bool:
     """Whether an aggregate is called anywhere in `node`."""
     calls = node.find_all(exp.Anonymous) if node is not None else ()
-    return any(each.name.lower() in AGGREGATES for each in calls)
+    return any(map(is_aggregate, calls))
 
 
 def listed(env: Environment, scope: Scope, nodes: list[exp.Expr]) -> list[Listed]:

@@ -18,18 +18,21 @@ from headrace.errors import PlanError
 from headrace.expressions import Case, Column, Expression, Literal
 from headrace.plan.aggregates import result_type
 from headrace.plan.nodes import AggregateCall
+from headrace.plan.user_aggregates import UserAggregate, UserCall
 from headrace.schema import Schema
 from headrace.sql.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
 from headrace.sql.clauses import GRANULARITY, GranularityClause
 from headrace.sql.codes import Code
+from headrace.sql.definitions import USER
 from headrace.sql.place import fail
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import BOUNDS, Resolver
 from headrace.sql.scope import Scope, fresh
 from headrace.sql.typed import expression, predicate, type_of
+from headrace.sql.user_calls import user_arguments
 
-Argument = Expression | None
-"""What an aggregate is taken of; None is `*`."""
+Arguments = tuple[Expression, ...]
+"""What an aggregate is taken of; nothing is `*`."""
 
 
 class Grouping(Resolver):
@@ -42,7 +45,7 @@ class Grouping(Resolver):
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
         self.keys: dict[Expression, str] = {}
-        self.calls: dict[tuple[str, Argument], AggregateCall] = {}
+        self.calls: dict[tuple[str, Arguments], AggregateCall] = {}
         self.uses_bounds = False
         self.granularity: GranularityClause | None = None
         self._taken = {name.lower() for name in scope.schema.names}
@@ -92,13 +95,21 @@ class Grouping(Resolver):
         if self.clause == "GROUP BY":
             return super().aggregate(node, condition)
         inside = Resolver(self.scope, "an aggregate")
-        function, argument = _argument(inside, node)
+        user = node.meta.get(USER)
+        if isinstance(user, UserAggregate):
+            function, arguments = user.name, user_arguments(inside, node, user)
+            sees_nulls = user.nulls
+        else:
+            function, arguments = _arguments(inside, node)
+            sees_nulls = function in SEES_NULLS
         if condition is not None:
-            argument = _filtered(inside, function, argument, condition, node)
+            if sees_nulls:
+                fail(Code.AGGREGATE, f"{function} takes no FILTER", node, "filter in a subquery")
+            arguments = _filtered(inside, arguments, condition)
         self._round(node)
-        key = (function, argument)
+        key = (function, arguments)
         if key not in self.calls:
-            self.calls[key] = self._typed(inside, function, argument, node)
+            self.calls[key] = self._typed(inside, function, arguments, node)
         return Column(self.calls[key].name)
 
     def _round(self, node: exp.Anonymous) -> None:
@@ -114,11 +125,12 @@ class Grouping(Resolver):
             fail(Code.GRANULARITY, "the aggregates of a SELECT have one granularity", clause.span, hint)
         self.granularity = clause
 
-    def _typed(self, inside: Resolver, function: str, argument: Argument, node: exp.Expr) -> AggregateCall:
-        """The call under a name of its own, its argument still to be given a column."""
-        name = fresh(function, self._taken)
-        call = AggregateCall(name, function, None if argument is None else "x")
-        below = pa.schema([] if argument is None else [pa.field("x", type_of(inside, argument, node))])
+    def _typed(self, inside: Resolver, function: str, given: Arguments, node: exp.Expr) -> AggregateCall:
+        """The call under a name of its own, its arguments still to be given columns."""
+        name, user = fresh(function, self._taken), node.meta.get(USER)
+        call = AggregateCall(name, function) if user is None else UserCall(name, function, definition=user)
+        below = pa.schema([pa.field(f"x{i}", type_of(inside, each, node)) for i, each in enumerate(given)])
+        call = call.over(below.names)
         try:
             self._added.append(pa.field(name, result_type(call, below)))
         except PlanError as error:
@@ -156,7 +168,7 @@ class Grouping(Resolver):
         return isinstance(found, Column) and found.name in self.bounds.values()
 
 
-def _argument(inside: Resolver, node: exp.Anonymous) -> tuple[str, Argument]:
+def _arguments(inside: Resolver, node: exp.Anonymous) -> tuple[str, Arguments]:
     """The aggregate that is meant and what it is taken of."""
     check_read(node)
     function = AGGREGATES[node.name.lower()]
@@ -169,24 +181,20 @@ def _argument(inside: Resolver, node: exp.Anonymous) -> tuple[str, Argument]:
         check_read(of)
         if function != "count":
             fail(Code.AGGREGATE, f"{function} needs a column", of, "only count takes *")
-        return function, None
+        return function, ()
     found = expression(inside, of)
     counts_all = function == "count" and isinstance(found, Literal) and found.value is not None
-    return function, None if counts_all else found
+    return function, () if counts_all else (found,)
 
 
-def _distinct(inside: Resolver, function: str, node: exp.Distinct) -> tuple[str, Argument]:
+def _distinct(inside: Resolver, function: str, node: exp.Distinct) -> tuple[str, Arguments]:
     if function not in DISTINCT or len(node.expressions) != 1:
         hint = "count(DISTINCT x) of one expression is the one there is"
         fail(Code.AGGREGATE, f"{function}(DISTINCT …) is not known", node, hint)
-    return DISTINCT[function], expression(inside, node.expressions[0])
+    return DISTINCT[function], (expression(inside, node.expressions[0]),)
 
 
-def _filtered(
-    inside: Resolver, function: str, argument: Argument, condition: exp.Expr, node: exp.Expr
-) -> Expression:
+def _filtered(inside: Resolver, arguments: Arguments, condition: exp.Expr) -> Arguments:
     """Rows that fail the condition count as null, which aggregates pass over."""
-    if function in SEES_NULLS:
-        fail(Code.AGGREGATE, f"{function} takes no FILTER", node, "filter in a subquery")
-    taken = Literal(1) if argument is None else argument
-    return Case(((predicate(inside, condition), taken),))
+    first, *others = arguments or (Literal(1),)
+    return (Case(((predicate(inside, condition), first),)), *others)

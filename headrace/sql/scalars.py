@@ -25,10 +25,13 @@ from headrace.expressions import (
     Negate,
     Not,
     Or,
+    UserFunctionCall,
 )
+from headrace.expressions.functions.registry import UserFunction
 from headrace.sql.aggregate_names import AGGREGATES
 from headrace.sql.clauses import GRANULARITY
 from headrace.sql.codes import Code
+from headrace.sql.definitions import USER, is_aggregate
 from headrace.sql.intervals import moved
 from headrace.sql.literals import literal
 from headrace.sql.place import fail, nearest
@@ -132,13 +135,16 @@ def _extract(resolver: Resolver, node: exp.Extract) -> Expression:
 
 def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
     name = node.name.lower()
-    if name in AGGREGATES:
+    if is_aggregate(node):
         return resolver.aggregate(node, None)
     if GRANULARITY in node.meta:
         hint = "write avg(x) [GRANULARITY 10 SECONDS]"
         fail(Code.GRANULARITY, f"{name} is no aggregate", node, hint)
     if name == "seq":
         fail(Code.SEQUENCE, "SEQ stands in FROM", node, "SELECT … FROM SEQ(a, b) RECENT")
+    user = node.meta.get(USER)
+    if isinstance(user, UserFunction):
+        return UserFunctionCall(name, tuple(build(resolver, each) for each in node.expressions), user)
     return _named(resolver, node, name, node.expressions)
 
 
@@ -150,7 +156,7 @@ def _named(resolver: Resolver, node: exp.Expr, name: str, arguments: list[exp.Ex
 
 
 def _filter(resolver: Resolver, node: exp.Filter) -> Expression:
-    if not isinstance(node.this, exp.Anonymous) or node.this.name.lower() not in AGGREGATES:
+    if not is_aggregate(node.this):
         fail(Code.AGGREGATE, "FILTER stands after an aggregate", node, "count(*) FILTER (WHERE v > 0)")
     return resolver.aggregate(node.this, node.expression.this)
 

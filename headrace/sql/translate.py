@@ -17,6 +17,7 @@ from headrace.sql.catalog import Relation
 from headrace.sql.clauses import ToStream
 from headrace.sql.codes import Code
 from headrace.sql.columns import projected
+from headrace.sql.definitions import recognise
 from headrace.sql.environment import Environment, one_domain, renamed
 from headrace.sql.items import read_item
 from headrace.sql.outputs import OUTPUTS
@@ -27,6 +28,7 @@ from headrace.sql.select import select
 
 def translate(env: Environment, node: exp.Expr) -> Relation:
     """What a query means, in whatever form it is written."""
+    recognise(node, env.catalog.definitions)
     rule = QUERIES.get(type(node))
     if rule is None:
         name, hint = REFUSED.get(type(node), (type(node).__name__.upper(), ""))
