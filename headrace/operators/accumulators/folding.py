@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from copy import deepcopy
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from headrace.schema import DataType, Schema
 Columns = Sequence[pa.Array]
 State = Any
 """Whatever the user's class says, but never None: that is the state of no rows."""
+
+CHANGING: Final = (list, dict, set, bytearray, np.ndarray)
 
 
 class Folding:
@@ -59,13 +62,15 @@ class Folding:
         return self._state("merge", self._merge, begun, later)
 
     def value(self, state: State | None) -> Any:
-        """The value of a state, as Python has it."""
+        """The value of a state, as Python has it; one that may be a part of the state is copied."""
         if state is None:
             return None
         try:
             found = self._terminate(state)
         except Exception as error:
             raise _raised(self._name, "terminate", error) from error
+        if isinstance(found, CHANGING):
+            return deepcopy(found)
         return found.as_py() if isinstance(found, pa.Scalar) else found
 
     def array(self, values: list[Any]) -> pa.Array:
