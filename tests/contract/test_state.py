@@ -12,6 +12,7 @@ import pytest
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
 from headrace.flow.state import encode
+from headrace.operators.aggregate import AggregateOperator
 from headrace.operators.contract import Operator, Waiting
 from headrace.operators.distinct import DistinctOperator
 from headrace.operators.except_ import ExceptOperator
@@ -19,6 +20,7 @@ from headrace.operators.join import JoinOperator
 from headrace.operators.lag import LagOperator
 from headrace.operators.rows_window import OrderedRowsWindowOperator, RowsWindowOperator
 from headrace.operators.session_aggregate import SessionAggregateOperator
+from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import UnionOperator
@@ -28,8 +30,10 @@ from headrace.plan.lag import Lag, LagCall
 from headrace.plan.nodes import Plan, Source, Window
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN, ascending, descending
-from headrace.plan.windows import Range, Rows
+from headrace.plan.user_aggregates import user_call
+from headrace.plan.windows import Range, Rows, Sliding
 from headrace.testing.contracts import Given
+from headrace.testing.user_aggregates import MEDIAN, MIXED
 from headrace.time.punctuation import heartbeat
 from headrace.time.timestamp import MAX_TIME
 
@@ -39,6 +43,8 @@ OTHER = pa.schema([pa.field("l", pa.int64()), pa.field("t", pa.string())])
 LEFT, RIGHT, SOURCE = Given("left", SCHEMA), Given("right", OTHER), Source("s", SCHEMA)
 
 CALLS = (nodes.AggregateCall("n", "count"), nodes.AggregateCall("d", "count_distinct", "s"))
+MEDIANS, MIXES = (user_call("m", MEDIAN, ("k",)),), (user_call("x", MIXED, ("k", "k")),)
+SLIDING = Sliding(100, 10)
 
 Build = Callable[[Any], Operator]
 PLANS: dict[str, tuple[Build, Plan]] = {
@@ -55,12 +61,20 @@ PLANS: dict[str, tuple[Build, Plan]] = {
     "lasting sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("s",), CALLS, 10**6)),
     "lag": (LagOperator, Lag(SOURCE, ("s",), (LagCall("before", "k", 2),))),
     "rows": (RowsWindowOperator, Window(SOURCE, Rows(10))),
+    "kept rows": (AggregateOperator, nodes.Aggregate(LEFT, ("s",), MEDIANS)),
+    "kept states": (AggregateOperator, nodes.Aggregate(LEFT, ("s",), MIXES)),
+    "rows in panes": (SlidingAggregateOperator, nodes.SlidingAggregate(SOURCE, ("s",), MEDIANS, SLIDING)),
+    "states in panes": (SlidingAggregateOperator, nodes.SlidingAggregate(SOURCE, ("s",), MIXES, SLIDING)),
+    "states of sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("k",), MEDIANS, 100)),
     "partitions": (OrderedRowsWindowOperator, Window(Given("s", SCHEMA, False), Rows(2, ("s",)))),
 }
 
 
 OPEN = (SessionAggregateOperator, SessionAggregate(SOURCE, ("k",), CALLS, 10**6))
-WIDE = ("top", "ranks", "sessions", "lasting sessions")
+OFTEN = SlidingAggregateOperator, nodes.SlidingAggregate(SOURCE, ("k",), MIXES, Sliding(COUNT, 10))
+MANY = AggregateOperator, nodes.Aggregate(LEFT, ("k",), MIXES)
+USERS = ("kept rows", "kept states", "rows in panes", "states in panes", "states of sessions")
+WIDE = ("top", "ranks", "sessions", "lasting sessions", *USERS)
 """Those that hold much of each row, so that what they wait with before they forget is more bytes."""
 
 
@@ -106,9 +120,9 @@ def test_state_is_given_back_after_a_burst(name: str) -> None:
     assert operator.state_bytes() < 50_000
 
 
-@pytest.mark.parametrize("name", ["distinct", "dstream", "top", "open sessions"])
+@pytest.mark.parametrize("name", ["distinct", "dstream", "top", "open sessions", "many states", "many panes"])
 def test_an_incremental_snapshot_costs_the_change(name: str) -> None:
-    build, plan = {**PLANS, "open sessions": OPEN}[name]
+    build, plan = {**PLANS, "open sessions": OPEN, "many states": MANY, "many panes": OFTEN}[name]
     operator = build(plan)
     assert isinstance(operator, Waiting)
     everything = rows(SCHEMA, range(COUNT), COUNT if plan.inputs[0].is_relation else None)

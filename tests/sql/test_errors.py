@@ -249,7 +249,14 @@ CASES = [
     ("CREATE TABLE t FROM 'no/such/file.csv'", Code.TABLE_FILE, "'no/such/file.csv'", "looked from"),
     ("CREATE TABLE t (a INT) FROM items", Code.SYNTAX, "items", "FROM 'items.csv'"),
 ]
-ELSEWHERE = {Code.TOO_DEEP, Code.TIME_DOMAINS, Code.STREAMS, Code.TABLE_COLUMNS, Code.NO_STREAM}
+ELSEWHERE = {
+    Code.TOO_DEEP,
+    Code.TIME_DOMAINS,
+    Code.STREAMS,
+    Code.TABLE_COLUMNS,
+    Code.NO_STREAM,
+    Code.DEFINITION,
+}
 
 
 @pytest.mark.parametrize(("text", "code", "marked", "hint"), CASES, ids=[text[:60] for text, *_ in CASES])

@@ -19,7 +19,7 @@ from headrace.operators.accumulators.codecs import Codec, Relabelling
 from headrace.operators.accumulators.copies import lasts_for_ever
 from headrace.operators.accumulators.folding import Folding, State, runs
 from headrace.operators.accumulators.instants import InstantValue, Ints, Layout, Mask, Steps
-from headrace.operators.accumulators.objects import Objects
+from headrace.operators.accumulators.objects import Derived, Objects
 from headrace.operators.accumulators.specs import Folded
 from headrace.plan.nodes import Plan
 
@@ -35,12 +35,7 @@ class FoldedInstants(InstantValue):
         self._folded, self._fold = spec, Folding(spec, below)
         self._codecs = [codecs[column] for column in spec.columns]
         self._held = Objects(spec.definition.name)
-        self._held.on_apply = self._forget_derived
-        self._forget_derived()
-
-    def _forget_derived(self) -> None:
-        """Forget what follows from what is held."""
-        self._known: dict[int, Any] = {}
+        self._known = Derived(spec.definition.name)
 
     def run(self, steps: Steps, groups: int) -> pa.Array:
         events, lines = self._given(steps)
@@ -75,13 +70,13 @@ class FoldedInstants(InstantValue):
         return given, lines
 
     def _value(self, code: int) -> Any:
-        return self._known[code] if code in self._known else self._fold.value(self._state(code))
+        return self._known.get(code) if code in self._known else self._fold.value(self._state(code))
 
     def _remember(self, code: int, value: Any) -> None:
         if self._held.get(code) is None:
-            self._known.pop(code, None)
+            self._known.drop([code])
         else:
-            self._known[code] = value
+            self._known.put(code, value)
 
     def _columns(self, lines: Ints) -> list[pa.Array]:
         """The rows of some lines, as the aggregate is given them."""
@@ -101,10 +96,10 @@ class FoldedInstants(InstantValue):
 
     def remap(self, new: Ints, keep: Mask) -> None:
         self._held.remap(new)
-        self._forget_derived()
+        self._known.clear()
 
     def state(self) -> dict[str, Part]:
-        return {"held": self._held}
+        return {"held": self._held, "values": self._known}
 
 
 class StatesOnly(FoldedInstants):
@@ -134,6 +129,7 @@ class RowsToo(FoldedInstants):
 
     def __init__(self, spec: Folded, codecs: Mapping[str, Codec], below: pa.Schema) -> None:
         super().__init__(spec, codecs, below)
+        self._states = Derived(spec.definition.name)
         for i, codec in enumerate(self._codecs):
             codec.on_relabel(partial(self._relabel, _WORDS + i))
 
@@ -147,13 +143,13 @@ class RowsToo(FoldedInstants):
         come, gone = _net(lines, signs)
         held = self._held.get(code)
         if held is not None and len(gone):
-            self._states.pop(code, None)
+            self._states.drop([code])
             held = held[~np.isin(held[:, _NUMBER], gone[:, _NUMBER])]
         if held is None or not len(held):
             held = come
         elif len(come):
             if code in self._states:
-                self._states[code] = self._fold.with_rows(self._states[code], self._columns(come))
+                self._states.put(code, self._fold.with_rows(self._states.get(code), self._columns(come)))
             held = np.concatenate((held, come))
         if len(held):
             self._held.put(code, held)
@@ -165,17 +161,20 @@ class RowsToo(FoldedInstants):
         if held is None:
             return None
         if code not in self._states:
-            self._states[code] = self._fold.with_rows(None, self._columns(held))
-        return self._states[code]
+            self._states.put(code, self._fold.with_rows(None, self._columns(held)))
+        return self._states.get(code)
 
     def _remember(self, code: int, value: Any) -> None:
         super()._remember(code, value)
         if self._held.get(code) is None:
-            self._states.pop(code, None)
+            self._states.drop([code])
 
-    def _forget_derived(self) -> None:
-        super()._forget_derived()
-        self._states: dict[int, State] = {}
+    def remap(self, new: Ints, keep: Mask) -> None:
+        super().remap(new, keep)
+        self._states.clear()
+
+    def state(self) -> dict[str, Part]:
+        return {**super().state(), "states": self._states}
 
     def words(self, column: str) -> Ints:
         """Of a column that is an argument twice the words are the same."""

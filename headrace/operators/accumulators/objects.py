@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -26,14 +26,15 @@ class Objects:
         self._sizes: dict[int, int] = {}
         self._total = 0
         self._touched: set[int] | None = None
-        self.on_apply: Callable[[], None] | None = None
-        """Called when a snapshot was applied: what was derived from the objects is void."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._held)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._held
 
     def get(self, key: int) -> Any:
         """What is there, or None."""
@@ -101,8 +102,20 @@ class Objects:
             self.put(key, pickle.loads(body[at : at + size]))
             at += size
         self._touched = set()
-        if self.on_apply is not None:
-            self.on_apply()
+
+
+class Derived(Objects):
+    """Objects that follow from others: no part of a snapshot, and void when one is applied."""
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        return {}
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.drop(list(self))
 
 
 def size_of(value: Any) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.flow.state import Part
 from headrace.operators.accumulators.folding import Folding, State, by_slot
 from headrace.operators.accumulators.numbers import Ints
-from headrace.operators.accumulators.objects import Objects
+from headrace.operators.accumulators.objects import Derived, Objects
 from headrace.operators.accumulators.pane_values import Mask, PaneValue, Rowset
 from headrace.operators.accumulators.panes import Closing, PaneLog, Scan
 from headrace.operators.accumulators.specs import Folded
@@ -41,8 +41,7 @@ class MergedStates(FoldedPanes):
 
     def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
         super().__init__(spec, log, below)
-        self._prefix: dict[int, State | None] = {}
-        self._suffix: dict[int, State | None] = {}
+        self._prefix, self._suffix = Derived(spec.definition.name), Derived(spec.definition.name)
 
     def add(self, rows: Rowset) -> None:
         for entry, columns in by_slot(rows, self._folded):
@@ -59,7 +58,7 @@ class MergedStates(FoldedPanes):
             for entry in range(max(begin, first), end):
                 before = entry - int(back[entry & mask])
                 earlier = self._prefix.get(before) if first <= before < entry else None
-                self._prefix[entry] = self._fold.joined(earlier, self._held.get(entry))
+                self._prefix.put(entry, self._fold.joined(earlier, self._held.get(entry)))
 
     def _scan_back(self, edges: list[int]) -> None:
         ahead = self.entries["ahead"]
@@ -68,7 +67,7 @@ class MergedStates(FoldedPanes):
             for entry in range(end - 1, first - 1, -1):
                 after = entry + int(ahead[entry & mask])
                 later = self._suffix.get(after) if entry < after < end else None
-                self._suffix[entry] = self._fold.joined(self._held.get(entry), later)
+                self._suffix.put(entry, self._fold.joined(self._held.get(entry), later))
 
     def close(self, closing: Closing) -> pa.Array:
         heads, tails = closing.heads.tolist(), closing.tails.tolist()
@@ -81,14 +80,17 @@ class MergedStates(FoldedPanes):
 
     def _between(self, head: int, tail: int, cut: int) -> State | None:
         if head >= cut:
-            return self._prefix[tail]
-        return self._suffix[head] if tail < cut else self._fold.joined(self._suffix[head], self._prefix[tail])
+            return self._prefix.get(tail)
+        before = self._suffix.get(head)
+        return before if tail < cut else self._fold.joined(before, self._prefix.get(tail))
 
     def drop(self) -> None:
         super().drop()
         for derived in (self._prefix, self._suffix):
-            for entry in _before(derived, self.entries.base):
-                del derived[entry]
+            derived.drop(_before(derived, self.entries.base))
+
+    def state(self) -> dict[str, Part]:
+        return {**super().state(), "prefix": self._prefix, "suffix": self._suffix}
 
 
 class KeptRows(FoldedPanes):
@@ -99,11 +101,7 @@ class KeptRows(FoldedPanes):
 
     def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
         super().__init__(spec, log, below)
-        self._held.on_apply = self._forget_derived
-        self._forget_derived()
-
-    def _forget_derived(self) -> None:
-        self._last: dict[int, tuple[int, int, Any]] = {}
+        self._last = Derived(spec.definition.name)
 
     def add(self, rows: Rowset) -> None:
         for entry, columns in by_slot(rows, self._folded):
@@ -120,7 +118,7 @@ class KeptRows(FoldedPanes):
             return known[2]
         pieces = self._pieces(head, tail)
         value = self._fold.value(self._fold.with_rows(None, _together(pieces))) if pieces else None
-        self._last[code] = (head, tail, value)
+        self._last.put(code, (head, tail, value))
         return value
 
     def _pieces(self, head: int, tail: int) -> list[list[pa.Array]]:
@@ -134,11 +132,13 @@ class KeptRows(FoldedPanes):
 
     def drop(self) -> None:
         super().drop()
-        for code in [code for code, (_, tail, _) in self._last.items() if tail < self.entries.base]:
-            del self._last[code]
+        self._last.drop([code for code in self._last if self._last.get(code)[1] < self.entries.base])
 
     def remap(self, new: Ints, keep: Mask) -> None:
-        self._forget_derived()
+        self._last.clear()
+
+    def state(self) -> dict[str, Part]:
+        return {**super().state(), "last": self._last}
 
 
 def _before(entries: Iterable[int], base: int) -> list[int]:

@@ -1,0 +1,143 @@
+"""User-defined aggregates and functions on Spark: workers know of no registry, the plan brings what it needs."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
+from pyspark import cloudpickle
+
+from headrace.engine.inputs import Inputs
+from headrace.graph.admission import Rules
+from headrace.plan.trees import sources_of
+from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.topology import hosts
+from headrace.sql import Catalog, query
+from headrace.time.ets import TimerPromise
+from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import Feed
+
+ROOT = Path(__file__).parents[2]
+BIDS = pa.schema([("item", pa.int64()), ("price", pa.float64())])
+TEXT = """
+    SELECT item, median(price) AS m, spread(price) AS s, twice(max(price)) AS t
+    FROM bids [RANGE 8 SLIDE 4] WHERE twice(price) > 2 GROUP BY item"""
+INSTANTS = "SELECT item, median(price) AS m, spread(price) AS s FROM bids [RANGE 5] GROUP BY item"
+
+
+def definitions(catalog: Catalog) -> Catalog:
+    """Classes and functions that exist nowhere but here, so that they are pickled by value."""
+
+    class Median:
+        arguments = ("double",)
+        result = "double"
+
+        def initialize(self) -> list[float]:
+            return []
+
+        def iterate(self, state: list[float], values: pa.Array) -> list[float]:
+            return state + values.to_pylist()
+
+        def terminate(self, state: list[float]) -> float:
+            return sorted(state)[(len(state) - 1) // 2]
+
+    class Spread:
+        arguments = ("double",)
+        result = "double"
+
+        def initialize(self) -> tuple[float, float]:
+            return np.inf, -np.inf
+
+        def iterate(self, state: tuple[float, float], values: pa.Array) -> tuple[float, float]:
+            ends = pc.min_max(values).as_py()
+            return self.merge(state, (ends["min"], ends["max"]))
+
+        def merge(self, state: tuple[float, float], later: tuple[float, float]) -> tuple[float, float]:
+            return min(state[0], later[0]), max(state[1], later[1])
+
+        def terminate(self, state: tuple[float, float]) -> float:
+            return state[1] - state[0]
+
+    def twice(values: pa.Array) -> pa.Array:
+        return pc.multiply(values, 2.0)
+
+    catalog.register_aggregate("median", Median)
+    catalog.register_aggregate("spread", Spread)
+    catalog.register_function("twice", twice, arguments=["double"], result="double")
+    return catalog
+
+
+def micro_batches(seed: int) -> list[MicroBatch]:
+    rng = random.Random(seed)
+    batches: list[MicroBatch] = []
+    for now in range(0, 60, 3):
+        times = sorted(now - rng.choice((0, 1, 2)) for _ in range(rng.randint(0, 9)))
+        rows = [{"item": rng.randint(0, 4), "price": rng.choice((None, 0.5, 2.0, 3.0, 7.5))} for _ in times]
+        data = pa.RecordBatch.from_pylist(rows, schema=BIDS)
+        batches.append((now, {"bids": (data, np.array(times, object))}))
+    return [*batches, (100, {})]
+
+
+def inputs_of(plan: Any) -> Inputs:
+    names = sorted({source.name for source in sources_of(plan)})
+    rules = Rules(disordered=True, enforce="strict", guard=1000)
+    return Inputs(promises=dict.fromkeys(names, TimerPromise(2)), rules=dict.fromkeys(names, rules))
+
+
+@pytest.mark.parametrize("text", [TEXT, INSTANTS])
+@pytest.mark.parametrize("seed", range(3))
+def test_shards_workers_and_retries_change_nothing(text: str, seed: int) -> None:
+    plan = query(text, definitions(Catalog({"bids": BIDS}, ticks_per_second=None))).plan
+    batches = micro_batches(seed)
+    found = on_spark(plan, inputs_of(plan), batches, {}, 3, Cluster(random.Random(seed)))
+    assert found.answers
+    assert found.sorted() == embedded(plan, inputs_of(plan), batches, {}).sorted()
+
+
+WORKER = """
+import pickle, random, sys
+import pyarrow as pa
+from headrace.plan.trees import sources_of
+from tests.spark.simulated import Cluster, _collect, _level, Outcome, _fanned, _clock
+from headrace.runtimes.spark.fan import Tick
+
+chain, batches = pickle.load(open(sys.argv[1], "rb"))
+outcome, cluster = Outcome(), Cluster(random.Random(1))
+for now, arrived in batches:
+    (host,) = chain
+    packages = [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
+    packages += list(Tick(list(host.names))(iter([_clock(now)])))
+    for frame in _level(0, host, packages, cluster):
+        _collect(frame, outcome)
+assert "headrace.sql" not in sys.modules, "a worker needs no language"
+pickle.dump(outcome.sorted(), open(sys.argv[2], "wb"))
+"""
+
+
+@pytest.mark.parametrize("text", [TEXT, INSTANTS])
+def test_a_worker_that_knows_nothing_runs_the_plan(text: str, tmp_path: Path) -> None:
+    plan = query(text, definitions(Catalog({"bids": BIDS}, ticks_per_second=None))).plan
+    batches = micro_batches(5)
+    chain = hosts(plan, inputs_of(plan), 2, Outlet("__t"))
+    (tmp_path / "in").write_bytes(cloudpickle.dumps((chain, batches)))
+    words = [sys.executable, "-c", WORKER, str(tmp_path / "in"), str(tmp_path / "out")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = cloudpickle.loads((tmp_path / "out").read_bytes())
+    assert found == embedded(plan, inputs_of(plan), batches, {}).sorted()
