@@ -1,4 +1,4 @@
-"""User-defined aggregates and functions on Spark: workers know of no registry, the plan brings what it needs."""
+"""User-defined aggregates and functions on Spark: workers know of none, the plan brings what it needs."""
 
 from __future__ import annotations
 
@@ -141,3 +141,43 @@ def test_a_worker_that_knows_nothing_runs_the_plan(text: str, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     found = cloudpickle.loads((tmp_path / "out").read_bytes())
     assert found == embedded(plan, inputs_of(plan), batches, {}).sorted()
+
+
+def test_a_query_on_spark(spark: SparkSession, feed: Callable[[str, str], Feed], tmp_path: Path) -> None:
+    """The clock is a column of the rows, so that the answer depends on nothing else."""
+    import headrace
+
+    bids = feed("bids", "item bigint, price double, ts timestamp, seen timestamp")
+    for begin in range(0, 40, 14):
+        bids.put(*(row for second in range(begin, min(begin + 14, 40), 2) for row in _bids(second)))
+    schema = pa.schema([*BIDS, ("ts", pa.timestamp("us")), ("seen", pa.timestamp("us"))])
+    catalog = definitions(Catalog([headrace.StreamDef("bids", schema, time_column="ts")]))
+    found = query(TEXT.replace("RANGE 8 SLIDE 4", "RANGE 8 SECONDS SLIDE 4 SECONDS"), catalog)
+    bounds = {"bids": {"disorder": "0 seconds"}}
+    answers = headrace.spark.apply(found, bids=bids.read(spark), bounds=bounds, timer=None, arrival="seen")
+    sink = answers.writeStream.format("memory").queryName("user_defined").outputMode("append")
+    sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running = sink.trigger(availableNow=True).start()
+    try:
+        assert running.awaitTermination(240)
+        got = spark.sql("SELECT item, m, s, t FROM user_defined").collect()
+    finally:
+        running.stop()
+    assert sorted(tuple(row) for row in got) == sorted(_windows())
+
+
+def _bids(second: int) -> list[dict[str, Any]]:
+    ts = f"2026-11-16 00:00:{second:02d}"
+    return [{"item": item, "price": float(second % 7 + item), "ts": ts, "seen": ts} for item in range(3)]
+
+
+def _windows() -> list[tuple[int, float, float, float]]:
+    """The windows of 8 seconds that a row at second 38 closes, computed by hand."""
+    found = []
+    for end in range(4, 38, 4):
+        for item in range(3):
+            prices = [second % 7 + item for second in range(0, 40, 2) if end - 8 <= second < end]
+            given = sorted(float(price) for price in prices if 2 * price > 2)
+            if given:
+                found.append((item, given[(len(given) - 1) // 2], given[-1] - given[0], 2 * given[-1]))
+    return found
