@@ -7,7 +7,7 @@ rows are, as words: a step that only adds goes on from the state, one that takes
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,11 +24,56 @@ from headrace.operators.accumulators.specs import Folded
 from headrace.plan.nodes import Plan
 
 _NUMBER, _NULLS, _WORDS = 0, 1, 2
-"""Where a line of a kept row has what: its number, which columns are null, and a word for each column."""
+"""Where a line of a row has what: its number, which columns are null, and a word for each column."""
+
+At = slice | Ints
+"""Some of the events of a run, in order."""
+
+
+class Given:
+    """The events that an aggregate is given: a line for each, and the values, decoded once for a run."""
+
+    def __init__(self, lines: Ints, signs: Ints, codecs: Sequence[Codec]) -> None:
+        self.lines = lines
+        self._signs, self._columns = signs, decoded(lines, codecs)
+
+    def columns(self, at: At) -> list[pa.Array]:
+        """The values of some events, an array per argument."""
+        if isinstance(at, slice):
+            return [column.slice(at.start, at.stop - at.start) for column in self._columns]
+        return [column.take(pa.array(at)) for column in self._columns]
+
+    def net(self, begin: int, end: int) -> tuple[At | None, At | None]:
+        """The rows that come, in order, and those that go; what comes and goes at once does neither."""
+        if end - begin == 1:
+            only = slice(begin, end)
+            return (only, None) if self._signs[begin] > 0 else (None, only)
+        numbers, comes = self.lines[begin:end, _NUMBER], self._signs[begin:end] > 0
+        come, gone = np.flatnonzero(comes), np.flatnonzero(~comes)
+        if len(come) and len(gone):
+            both = np.intersect1d(numbers[come], numbers[gone])
+            if len(both):
+                come, gone = (each[~np.isin(numbers[each], both)] for each in (come, gone))
+        come = come[np.argsort(numbers[come], kind="stable")]
+        return begin + come if len(come) else None, begin + gone if len(gone) else None
+
+
+def decoded(lines: Ints, codecs: Sequence[Codec]) -> list[pa.Array]:
+    """The rows of some lines, as an aggregate is given them."""
+    return [codec.decode(*_words(lines, i)) for i, codec in enumerate(codecs)]
+
+
+def _words(lines: Ints, column: int) -> tuple[Ints, Mask | None]:
+    """The words of a column, and where it is not null."""
+    valid: Mask = ((lines[:, _NULLS] >> column) & 1) == 0
+    return np.ascontiguousarray(lines[:, _WORDS + column]), None if valid.all() else valid
 
 
 class FoldedInstants(InstantValue):
-    """Walks the steps of each group; a subclass says what is kept of it."""
+    """Walks the steps of each group; a subclass says what is kept of it.
+
+    What is kept is taken up when a walk enters a group, and put back when it leaves.
+    """
 
     def __init__(self, spec: Folded, codecs: Mapping[str, Codec], below: pa.Schema) -> None:
         super().__init__(spec)
@@ -39,19 +84,24 @@ class FoldedInstants(InstantValue):
 
     def run(self, steps: Steps, groups: int) -> pa.Array:
         events, lines = self._given(steps)
-        at, signs = steps.at[events], steps.sign()[events]
+        given = Given(lines, steps.sign()[events], self._codecs)
+        at = steps.at[events]
         pieces = {int(at[begin]): (begin, end) for begin, end in runs(at)}
         found: list[Any] = [None] * steps.positions
         walks = zip(steps.codes.tolist(), steps.first.tolist(), steps.last.tolist(), strict=True)
         for code, first, last in walks:
-            value = found[first] = self._value(code)
+            self._enter(code)
+            known = code in self._known
+            value = found[first] = self._known.get(code) if known else self._fold.value(self._state())
             for position in range(first + 1, last + 1):
                 if position in pieces:
-                    begin, end = pieces[position]
-                    self._step(code, lines[begin:end], signs[begin:end])
-                    value = self._fold.value(self._state(code))
+                    self._step(given, *given.net(*pieces[position]))
+                    value = self._fold.value(self._state())
                 found[position] = value
-            self._remember(code, value)
+            if self._leave(code):
+                self._known.put(code, value)
+            else:
+                self._known.drop([code])
         return self._fold.array(found)
 
     def _given(self, steps: Steps) -> tuple[Ints, Ints]:
@@ -69,30 +119,21 @@ class FoldedInstants(InstantValue):
             lines[:, _WORDS + i] = steps.events[given, layout.word(column)]
         return given, lines
 
-    def _value(self, code: int) -> Any:
-        return self._known.get(code) if code in self._known else self._fold.value(self._state(code))
-
-    def _remember(self, code: int, value: Any) -> None:
-        if self._held.get(code) is None:
-            self._known.drop([code])
-        else:
-            self._known.put(code, value)
-
-    def _columns(self, lines: Ints) -> list[pa.Array]:
-        """The rows of some lines, as the aggregate is given them."""
-        return [codec.decode(*self._words(lines, i)) for i, codec in enumerate(self._codecs)]
-
-    def _words(self, lines: Ints, column: int) -> tuple[Ints, Mask | None]:
-        valid: Mask = ((lines[:, _NULLS] >> column) & 1) == 0
-        return np.ascontiguousarray(lines[:, _WORDS + column]), None if valid.all() else valid
+    @abstractmethod
+    def _enter(self, code: int) -> None:
+        """Take up what is kept of a group."""
 
     @abstractmethod
-    def _step(self, code: int, lines: Ints, signs: Ints) -> None:
-        """Take what happens to a group at an instant."""
+    def _step(self, given: Given, come: At | None, gone: At | None) -> None:
+        """Take what happens to the group at an instant."""
 
     @abstractmethod
-    def _state(self, code: int) -> State | None:
-        """The state of a group; None where it has no rows."""
+    def _state(self) -> State | None:
+        """The state of the group; None where it has no rows."""
+
+    @abstractmethod
+    def _leave(self, code: int) -> bool:
+        """Put back what is to be kept of the group; whether that is anything."""
 
     def remap(self, new: Ints, keep: Mask) -> None:
         self._held.remap(new)
@@ -105,23 +146,27 @@ class FoldedInstants(InstantValue):
 class StatesOnly(FoldedInstants):
     """How many rows a group has, and the state; it begins anew whenever the last row has left."""
 
-    def _step(self, code: int, lines: Ints, signs: Ints) -> None:
-        come, gone = _net(lines, signs)
-        count, state = self._held.get(code) or (0, None)
-        if len(gone):
-            count -= len(gone)
-            state = self._fold.without_rows(state, self._columns(gone)) if count else None
-        if len(come):
-            count += len(come)
-            state = self._fold.with_rows(state, self._columns(come))
-        if count:
-            self._held.put(code, (count, state))
+    def _enter(self, code: int) -> None:
+        held: tuple[int, State | None] = self._held.get(code) or (0, None)
+        self._count, self._now = held
+
+    def _step(self, given: Given, come: At | None, gone: At | None) -> None:
+        if gone is not None:
+            self._count -= _length(gone)
+            self._now = self._fold.without_rows(self._now, given.columns(gone)) if self._count else None
+        if come is not None:
+            self._count += _length(come)
+            self._now = self._fold.with_rows(self._now, given.columns(come))
+
+    def _state(self) -> State | None:
+        return self._now
+
+    def _leave(self, code: int) -> bool:
+        if self._count:
+            self._held.put(code, (self._count, self._now))
         else:
             self._held.drop([code])
-
-    def _state(self, code: int) -> State | None:
-        held = self._held.get(code)
-        return None if held is None else held[1]
+        return bool(self._count)
 
 
 class RowsToo(FoldedInstants):
@@ -139,42 +184,37 @@ class RowsToo(FoldedInstants):
             lines[:, at] = new(lines[:, at])
             self._held.put(code, lines)
 
-    def _step(self, code: int, lines: Ints, signs: Ints) -> None:
-        come, gone = _net(lines, signs)
+    def _enter(self, code: int) -> None:
         held = self._held.get(code)
-        if held is not None and len(gone):
-            self._states.drop([code])
-            held = held[~np.isin(held[:, _NUMBER], gone[:, _NUMBER])]
-        if held is None or not len(held):
-            held = come
-        elif len(come):
-            if code in self._states:
-                self._states.put(code, self._fold.with_rows(self._states.get(code), self._columns(come)))
-            held = np.concatenate((held, come))
-        if len(held):
-            self._held.put(code, held)
-        else:
+        self._lines: Ints = np.empty((0, _WORDS + len(self._codecs)), np.int64) if held is None else held
+        self._now = self._states.get(code)
+
+    def _step(self, given: Given, come: At | None, gone: At | None) -> None:
+        if gone is not None:
+            self._lines, self._now = _without(self._lines, given.lines[gone, _NUMBER]), None
+        if come is None:
+            return
+        if self._now is not None:
+            self._now = self._fold.with_rows(self._now, given.columns(come))
+        self._lines = np.concatenate((self._lines, given.lines[come]))
+
+    def _state(self) -> State | None:
+        if self._now is None and len(self._lines):
+            self._now = self._fold.with_rows(None, decoded(self._lines, self._codecs))
+        return self._now
+
+    def _leave(self, code: int) -> bool:
+        if not len(self._lines):
             self._held.drop([code])
-
-    def _state(self, code: int) -> State | None:
-        held = self._held.get(code)
-        if held is None:
-            return None
-        if code not in self._states:
-            self._states.put(code, self._fold.with_rows(None, self._columns(held)))
-        return self._states.get(code)
-
-    def _remember(self, code: int, value: Any) -> None:
-        super()._remember(code, value)
-        if self._held.get(code) is None:
             self._states.drop([code])
+            return False
+        self._held.put(code, self._lines)
+        self._states.put(code, self._state())
+        return True
 
     def remap(self, new: Ints, keep: Mask) -> None:
         super().remap(new, keep)
         self._states.clear()
-
-    def state(self) -> dict[str, Part]:
-        return {**super().state(), "states": self._states}
 
     def words(self, column: str) -> Ints:
         """Of a column that is an argument twice the words are the same."""
@@ -183,15 +223,21 @@ class RowsToo(FoldedInstants):
         at = _WORDS + self._folded.columns.index(column)
         return np.concatenate([super().words(column), *(self._held.get(code)[:, at] for code in self._held)])
 
+    def state(self) -> dict[str, Part]:
+        return {**super().state(), "states": self._states}
 
-def _net(lines: Ints, signs: Ints) -> tuple[Ints, Ints]:
-    """The rows that come, in order, and those that go; what comes and goes at one instant does neither."""
-    come, gone = lines[signs > 0], lines[signs < 0]
-    if len(come) and len(gone):
-        both = np.intersect1d(come[:, _NUMBER], gone[:, _NUMBER])
-        if len(both):
-            come, gone = (each[~np.isin(each[:, _NUMBER], both)] for each in (come, gone))
-    return come[np.argsort(come[:, _NUMBER], kind="stable")], gone
+
+def _length(at: At) -> int:
+    return at.stop - at.start if isinstance(at, slice) else len(at)
+
+
+def _without(lines: Ints, numbers: Ints) -> Ints:
+    """The rows that do not have these numbers; they lie in order of their numbers."""
+    if len(numbers) == 1:
+        at = int(np.searchsorted(lines[:, _NUMBER], numbers[0]))
+        return np.concatenate((lines[:at], lines[at + 1 :]))
+    kept: Ints = lines[~np.isin(lines[:, _NUMBER], numbers)]
+    return kept
 
 
 def folded_instants(spec: Folded, codecs: Mapping[str, Codec], input: Plan) -> FoldedInstants:

@@ -120,6 +120,8 @@ class Derived(Objects):
 
 def size_of(value: Any) -> int:
     """About how many bytes an object holds: containers are judged by their first few elements."""
+    if isinstance(value, (int, float, str)) or value is None:
+        return sys.getsizeof(value)
     if isinstance(value, np.ndarray):
         return value.nbytes + 100
     own = int(getattr(value, "nbytes", 0)) or sys.getsizeof(value)
