@@ -436,3 +436,25 @@ def test_what_goes_wrong_in_an_aggregate_is_told_by_name(
         run(found, [(0, 1, 1.0)])
     assert raised.value.code == code
     assert said in raised.value.message
+
+
+class Unsaved(Median):
+    """Its state holds a function."""
+
+    def iterate(self, state: Any, values: pa.Array) -> Any:
+        return [lambda: 1]
+
+    def terminate(self, state: Any) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("window", ["[UNBOUNDED]", "[SESSION 2]"])
+def test_a_state_that_cannot_be_saved_is_told_by_name(catalog: Catalog, window: str) -> None:
+    engine = headrace.Engine()
+    catalog.register_aggregate("odd", Unsaved)
+    engine.add("q", query(f"SELECT odd(item) AS o FROM bids {window}", catalog))
+    engine.push("bids", pa.RecordBatch.from_pylist([{"item": 1, "price": 1.0}], schema=STREAMS["bids"]), [0])
+    engine.heartbeat("bids", 0)
+    engine.run()
+    with pytest.raises(UserCodeError, match=r"HR-U004.*the state of odd cannot be saved"):
+        engine.snapshot()
