@@ -56,7 +56,7 @@ class Kernel:
     `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once;
     None means that the operation runs row by row (`arrow.rowwise`). Both are total: what has no value is
     NULL, nothing raises. A `strict` kernel gives NULL as soon as one argument is NULL, and its naive half
-    never sees one.
+    never sees one. `given` is what it was made with besides its arguments.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Kernel:
     lower: Callable[[Call], Vector] | None = None
     strict: bool = True
     folds: bool = field(default=True)
+    given: Any = None
 
     def row(self, of: pa.DataType, values: tuple[Any, ...]) -> Any:
         """The naive value on one row."""

@@ -94,7 +94,7 @@ def _kernel(escape: str) -> Kernel:
         known = _vector(tokens(pattern.value, escape))
         return lambda text, _: known(text)
 
-    return Kernel("LIKE", naive, lower)
+    return Kernel("LIKE", naive, lower, given=escape)
 
 
 def like(text: Bound, pattern: Bound, escape: str) -> Bound:

@@ -40,7 +40,7 @@ def _kernel(options: Sequence[Any]) -> Kernel:
         found = arrow.function("is_in", pc.SetLookupOptions(pa.array(_spelled(options), of)))
         return _known_or_null(found) if absent is None else _null_stays(found)
 
-    return Kernel("IN", naive, lower)
+    return Kernel("IN", naive, lower, given=tuple(options))
 
 
 def _spelled(options: Sequence[Any]) -> list[Any]:

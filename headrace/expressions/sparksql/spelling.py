@@ -1,0 +1,89 @@
+"""Names, types and constants as Spark's SQL spells them, whatever the session's settings are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.expressions.bound import Bound, Call, Constant
+from headrace.expressions.casts.temporal import micros
+from headrace.expressions.types import family, sql_name
+
+Translation = Callable[..., str | None]
+"""From a call and its arguments as text to the text of the call, or None where there is no equal one."""
+
+EPOCH: Final = dt.date(1970, 1, 1)
+PLAIN: Final = frozenset(map(chr, range(32, 127))) - set("'\\")
+
+
+def quoted(name: str) -> str:
+    """A column by its name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def type_name(of: pa.DataType) -> str:
+    """A type; all timestamps are instants in Spark."""
+    return "timestamp" if family(of) == "timestamp" else sql_name(of)
+
+
+def long(value: int) -> str:
+    return f"CAST('{value}' AS bigint)" if value < 0 else f"{value}L"
+
+
+def _string(value: str, of: pa.DataType) -> str:
+    """Backslashes mean one thing or another by a setting of the session: bytes do not."""
+    plain = PLAIN.issuperset(value)
+    return f"'{value}'" if plain else f"CAST(X'{value.encode().hex()}' AS string)"
+
+
+def _float(value: float, of: pa.DataType) -> str:
+    double = f"CAST('{value!r}' AS double)"
+    return double if of == pa.float64() else f"CAST({double} AS float)"
+
+
+SPELLED: Final[dict[str, Callable[[Any, pa.DataType], str]]] = {
+    "boolean": lambda value, of: "true" if value else "false",
+    "integer": lambda value, of: f"CAST('{value}' AS {type_name(of)})",
+    "float": _float,
+    "decimal": lambda value, of: f"CAST('{Decimal(value):f}' AS {type_name(of)})",
+    "string": _string,
+    "date": lambda value, of: f"date_from_unix_date({(value - EPOCH).days})",
+    "timestamp": lambda value, of: f"timestamp_micros({long(micros(value))})",
+}
+
+
+def literal(value: Any, of: pa.DataType) -> str | None:
+    """A constant; Spark folds what stands around it."""
+    spell = SPELLED.get(family(of))
+    if spell is None:
+        return None
+    return f"CAST(NULL AS {type_name(of)})" if value is None else spell(value, of)
+
+
+def in_utc(of: pa.DataType) -> bool:
+    """Whether a time's wall clock is UTC's."""
+    return family(of) == "timestamp" and of.tz in (None, "UTC")
+
+
+def constants(call: Call) -> list[Any] | None:
+    """The arguments after the first, if they are all known."""
+    rest = call.args[1:]
+    return [each.value for each in rest if isinstance(each, Constant)] if all(map(_known, rest)) else None
+
+
+def _known(bound: Bound) -> bool:
+    return isinstance(bound, Constant)
+
+
+def floor_divided(number: str, by: int) -> str:
+    """Whole division towards minus infinity; Spark's goes towards zero."""
+    return f"(({number} - pmod({number}, {by}L)) DIV {by}L)"
+
+
+def where(condition: str, value: str) -> str:
+    """The value, or NULL where the condition does not hold."""
+    return f"CASE WHEN {condition} THEN {value} END"
