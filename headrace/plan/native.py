@@ -3,7 +3,8 @@
     prefixes: stream ─ select, project ─► core: everything else ─► suffix: select, project ─► answer
 
 The core reads sources of the same names, whose columns are what the prefixes leave. The time of a row is not
-a column of the plan: whoever runs a prefix carries it beside them.
+a column of the plan: whoever runs a prefix carries it beside them. What Spark's SQL cannot say exactly
+(`headrace.expressions.sparksql`) ends a prefix or a suffix.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 
 from headrace.expressions import Expression
 from headrace.expressions.rewriting import is_built_in
+from headrace.expressions.sparksql import spark_sql
 from headrace.plan.nodes import Plan, Project, Select, Source
 from headrace.plan.trees import over, sources_of
+from headrace.schema import Schema
 
 ANSWER = "answer"
 """The name of the source that stands for the core's answer in the suffix."""
@@ -22,7 +25,7 @@ ANSWER = "answer"
 
 @dataclass(frozen=True)
 class Native:
-    """A plan in three parts. `suffix` is None where nothing comes after the core.
+    """A plan in three parts. `suffix` is None where nothing comes after the core, or a relation does.
 
     A plan that only selects and projects one stream is all prefix: its core is a source.
     """
@@ -40,7 +43,7 @@ def native_parts(plan: Plan) -> Native:
         chains[name] = _common(chains[name], chain) if name in chains else chain
     core = _without(plan, chains)
     above: list[Plan] = []
-    while isinstance(core, (Select, Project)) and is_row_by_row(core):
+    while isinstance(core, (Select, Project)) and is_native(core) and not core.is_relation:
         above.append(core)
         core = core.input
     suffix: Plan = Source(ANSWER, core.schema)
@@ -59,6 +62,20 @@ def is_row_by_row(plan: Plan) -> bool:
     return isinstance(plan, (Select, Project)) and all(map(is_built_in, _expressions(plan)))
 
 
+def is_native(plan: Plan) -> bool:
+    """Whether the node computes on each row alone, by what Spark computes alike."""
+    if not isinstance(plan, (Select, Project)):
+        return False
+    read = plan.input.schema
+    told_apart = _are_told_apart(read) and _are_told_apart(plan.schema)
+    return told_apart and all(spark_sql(each, read) is not None for each in _expressions(plan))
+
+
+def _are_told_apart(schema: Schema) -> bool:
+    """Names that differ by more than their case: Spark does not look at that."""
+    return len({name.lower() for name in schema.names}) == len(schema)
+
+
 def _expressions(plan: Select | Project) -> list[Expression]:
     return [plan.predicate] if isinstance(plan, Select) else [e for _, e in plan.columns]
 
@@ -71,12 +88,12 @@ def _chains(plan: Plan) -> list[Plan]:
 
 
 def _is_chain(plan: Plan) -> bool:
-    while isinstance(plan, (Select, Project)) and is_row_by_row(plan):
+    while isinstance(plan, (Select, Project)) and is_native(plan):
         plan = plan.input
     return isinstance(plan, Source)
 
 
-def _links(chain: Plan) -> list[Plan]:
+def links(chain: Plan) -> list[Plan]:
     """The chain from the source up."""
     found = [chain]
     while found[-1].inputs:
@@ -86,7 +103,7 @@ def _links(chain: Plan) -> list[Plan]:
 
 def _common(one: Plan, other: Plan) -> Plan:
     """The longest beginning that two chains of one stream share."""
-    pairs = zip(_links(one), _links(other), strict=False)
+    pairs = zip(links(one), links(other), strict=False)
     return next((a for a, b in list(pairs)[::-1] if a == b), one)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.drawing import Explanation, Section
 from headrace.drawing.diagram import with_texts
 from headrace.plan.diagram import plan_diagram
-from headrace.plan.native import Native, is_row_by_row, native_parts
+from headrace.plan.native import Native, is_native, native_parts
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.rewrite import Optimized
 from headrace.plan.show import show
@@ -74,7 +74,7 @@ def _kinds(chain: Plan) -> list[str]:
 
 def _native_nodes(plan: Plan, native: Native) -> set[Plan]:
     found = {part for chain in native.prefixes.values() for part in walk(chain)}
-    while is_row_by_row(plan):
+    while is_native(plan) and not plan.is_relation:
         found.add(plan)
         plan = plan.inputs[0]
     return {part for part in found if not isinstance(part, Source)}

@@ -16,7 +16,7 @@ from typing import Final
 from headrace.expressions.bound import Bound, Constant, Input
 from headrace.expressions.expression import Expression
 from headrace.expressions.functions import FUNCTIONS
-from headrace.expressions.rewriting import is_movable
+from headrace.expressions.rewriting import is_built_in
 from headrace.expressions.scope import Scope
 from headrace.expressions.sparksql import functions, operators
 from headrace.expressions.sparksql.spelling import Translation, literal, quoted
@@ -31,7 +31,7 @@ LONGEST: Final = 20_000
 
 def spark_sql(expression: Expression, schema: Schema) -> str | None:
     """The expression over columns of `schema` as Spark writes it; None if Spark has nothing that is equal."""
-    return written(expression.bind(Scope(schema, FUNCTIONS))) if is_movable(expression) else None
+    return written(expression.bind(Scope(schema, FUNCTIONS))) if is_built_in(expression) else None
 
 
 def written(bound: Bound) -> str | None:

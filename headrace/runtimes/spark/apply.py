@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
-from headrace.plan.nodes import Source
+from headrace.plan.native import Native, native_parts
+from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import LATE_SCHEMA, REJECTED_SCHEMA, Forward, Outlet
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
+from headrace.runtimes.spark.columns import filtered, sifted
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, OUT_DDL, REJECTED, RESULT
@@ -43,18 +45,30 @@ class Options:
     time_column: str | None = None
     arrival: str | None = None
     kinds: frozenset[str] = KINDS
+    native: bool = True
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns beside those of an answer."""
+        return () if self.time_column is None else (self.time_column,)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """All that a query gives, packed: a DataFrame for each kind of it."""
+    """All that a query gives, packed: a DataFrame for each kind of it.
+
+    `schema` is that of the packed answers; `suffix` is what Spark does with them, leaving `beside` alone.
+    """
 
     packed: DataFrame
     schema: Schema
+    suffix: Plan | None = None
+    beside: tuple[str, ...] = ()
 
     @property
     def result(self) -> DataFrame:
-        return unpacked(self.packed, RESULT, self.schema)
+        rows = unpacked(self.packed, RESULT, self.schema)
+        return rows if self.suffix is None else filtered(rows, self.suffix, self.beside)
 
     @property
     def late(self) -> DataFrame:
@@ -87,6 +101,7 @@ def answers(
     time_column: str | None = None,
     arrival: str | None = None,
     kinds: frozenset[str] = KINDS,
+    native: bool = True,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -98,27 +113,38 @@ def answers(
     looked into, a streaming DataFrame that ticks, or None. `shards`: at most the shuffle partitions.
     `time_column` adds the time of each answer. `arrival` names a column of every stream that replaces the
     clock, to replay what was recorded. `streams`: DataFrames by name, for names that are no keywords. `kinds`
-    of answers, of which rows are wanted; of others only their number is told.
+    of answers, of which rows are wanted; of others only their number is told. `native`: selections and
+    projections before and after the engine are Spark's own; not where late or rejected rows are wanted, for
+    these are told as they came.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
     said.check(query.sources)
-    options = Options(said, timer, shards, time_column, arrival, kinds)
-    packed = _packed(query, {**(streams or {}), **more}, options)
-    return Answers(packed, Outlet(time_column).schema(query.schema))
+    options = Options(said, timer, shards, time_column, arrival, kinds, native)
+    parts = _parts(query, options)
+    packed = _packed(query, parts, {**(streams or {}), **more}, options)
+    return Answers(packed, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
 
 
-def _packed(query: Query, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
+def _parts(query: Query, options: Options) -> Native:
+    """What Spark runs itself, and the plan that is left for the engine."""
+    refusing = any(options.inputs.rules_of(each.name).enforce == "refuse" for each in query.sources)
+    if not options.native or refusing or options.kinds != {RESULT}:
+        return Native({}, query.plan, None)
+    return native_parts(query.plan)
+
+
+def _packed(query: Query, parts: Native, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
     """The whole query as stateful operators in a row: packed answers of all kinds."""
-    frames = _matched(query, frames)
-    spark = next(iter(frames.values())).sparkSession
+    matched = _matched(query, frames)
+    tables = _tables(query, frames)
+    spark = next(iter(matched.values())).sparkSession
     outlet = Outlet(options.time_column, kinds=options.kinds)
-    chain = hosts(
-        query.plan, options.inputs, _partitions(spark, options), outlet, options.arrival is not None
-    )
+    partitions, several = _partitions(spark, options), options.arrival is not None
+    chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
     below: DataFrame | None = None
     for host in chain:
-        below = _hosted(spark, query, frames, host, below, options)
+        below = _hosted(spark, query, parts, matched, host, below, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources])
 
@@ -126,6 +152,7 @@ def _packed(query: Query, frames: Mapping[str, DataFrame], options: Options) -> 
 def _hosted(
     spark: SparkSession,
     query: Query,
+    parts: Native,
     frames: Mapping[str, DataFrame],
     host: HostSpec,
     below: DataFrame | None,
@@ -133,7 +160,10 @@ def _hosted(
 ) -> DataFrame:
     """One host over its fans, the timer and the host below."""
     names = list(host.names)
-    packages = [_fanned(frames[s.source.name], s, query, names, options) for s in host.streams]
+    packages = [
+        _before(frames[s.source.name], s, query, parts, options).mapInArrow(Fan(s, names), PACKED_DDL)
+        for s in host.streams
+    ]
     if below is not None:
         packages.append(below)
     elif options.timer is not None:
@@ -210,15 +240,19 @@ def _table_rows(table: TableDef, df: DataFrame | None) -> pa.Table:
     return table.data
 
 
-def _fanned(df: DataFrame, stream: StreamSpec, query: Query, names: list[int], options: Options) -> DataFrame:
-    source = stream.read
+def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, options: Options) -> DataFrame:
+    """The rows of a stream as the fan takes them: what Spark does with them is done."""
+    source = next(each for each in query.sources if each.name == stream.source.name)
     columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []
     now = _now(df, options)
     typed = spark_schema(source.schema)
     payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, typed, strict=True)]
     chosen = df.select(*payload, *time, now.alias(NOW))
-    return chosen.mapInArrow(Fan(stream, names), PACKED_DDL)
+    chain, beside = parts.prefixes.get(source.name, source), (*((TIME,) if time else ()), NOW)
+    if options.timer is not None and not (stream.external and stream.learns):
+        return filtered(chosen, chain, beside)
+    return sifted(chosen, chain, stream.guard, beside)
 
 
 def _column(df: DataFrame, name: str, place: str) -> Any:

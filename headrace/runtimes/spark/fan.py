@@ -28,6 +28,8 @@ from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 TIME = "__headrace_time"
 NOW = "__headrace_now"
+KEEP = "__headrace_keep"
+"""Whether the row goes on. One that Spark has sifted out still brings its time."""
 
 Array = Callable[[pa.RecordBatch], pa.Array]
 Mask = npt.NDArray[np.bool_]
@@ -107,11 +109,11 @@ class Fan:
         clocks = batch.column(NOW).to_numpy()
         rows = _typed(batch, self._stream.read.schema)
         if not self._stream.external:
-            return Sent(int(clocks[-1]), rows, None, clocks)
+            return _kept(Sent(int(clocks[-1]), rows, None, clocks), batch)
         times = batch.column(TIME)
         sound = self._sound(times, clocks)
         seen, seen_at = self._seen(times, clocks, sound)
-        return Sent(int(clocks[-1]), rows, _filled(times), clocks, seen, seen_at, sound)
+        return _kept(Sent(int(clocks[-1]), rows, _filled(times), clocks, seen, seen_at, sound), batch)
 
     def _reduced(self, sent: Sent, reduce: Preaggregation) -> Sent:
         """Partial rows in place of the rows; those that are none of the stream are counted here."""
@@ -184,6 +186,21 @@ def _filled(times: pa.Array) -> Times:
     known = pc.fill_null(times, NO_TIME) if times.null_count else times
     ticks: Times = known.to_numpy(zero_copy_only=False)
     return ticks
+
+
+def _kept(sent: Sent, batch: pa.RecordBatch) -> Sent:
+    """Without the rows that Spark sifted out: their times have been seen."""
+    if KEEP not in batch.schema.names:
+        return sent
+    kept = batch.column(KEEP)
+    mask = kept.to_numpy(zero_copy_only=False)
+    return replace(
+        sent,
+        rows=sent.rows.filter(kept),
+        times=None if sent.times is None else sent.times[mask],
+        clocks=sent.clocks[mask],
+        sound=None if sent.sound is None else sent.sound[mask],
+    )
 
 
 def _note(sent: Sent) -> Package:
