@@ -3,8 +3,8 @@
 Expressions are total here, and Spark raises (it is ANSI by default): overflow, division by zero and casts go
 by `try_…` functions or behind a guard. Times are wall time in UTC here and in the session's zone there: they
 are computed from microseconds. What the two do not do alike has no row in the tables: `upper` and regular
-expressions (Java's Unicode and Python's), `exp`, `ln` and `power` (the last digit), floats and times as text,
-text as numbers, decimals whose result is rounded.
+expressions (Java's Unicode and Python's), `exp`, `ln` and `power` (the last digit), `sign` (of -0.0), floats
+and times as text, text as numbers, decimals whose result is rounded.
 
 Only text is made here; nothing of Spark is imported, and EXPLAIN can say what Spark will run.
 """

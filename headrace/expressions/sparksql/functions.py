@@ -155,7 +155,6 @@ def _shifted(call: Call, time: str, ticks: str) -> str | None:
 ROWS: Final[dict[str, Translation]] = {
     "abs": _abs,
     "sqrt": _called("sqrt"),
-    "sign": _called("signum"),
     "floor": _towards("floor"),
     "ceil": _towards("ceil"),
     "greatest": _extreme("greatest"),
