@@ -16,7 +16,8 @@ from headrace.expressions import Expression
 from headrace.expressions.rewriting import is_built_in
 from headrace.expressions.sparksql import spark_sql
 from headrace.plan.nodes import Plan, Project, Select, Source
-from headrace.plan.trees import over, sources_of
+from headrace.plan.rewrite.pruning import prune
+from headrace.plan.trees import exchange, over, sources_of
 from headrace.schema import Schema
 
 ANSWER = "answer"
@@ -36,7 +37,20 @@ class Native:
 
 
 def native_parts(plan: Plan) -> Native:
-    """The longest prefixes and the longest suffix of selections and projections."""
+    """The longest prefixes and the longest suffix of selections and projections.
+
+    A column that only a selection in a prefix reads is left out above it.
+    """
+    parts = _parted(plan)
+    pruned = prune(parts.core)
+    if pruned is None:
+        return parts
+    again = _parted(pruned)
+    longer = {name: _onto(chain, parts.prefixes[name]) for name, chain in again.prefixes.items()}
+    return Native(longer, again.core, parts.suffix) if again.suffix is None else parts
+
+
+def _parted(plan: Plan) -> Native:
     chains: dict[str, Plan] = {}
     for chain in _chains(plan):
         name = sources_of(chain)[0].name
@@ -50,6 +64,11 @@ def native_parts(plan: Plan) -> Native:
     for each in reversed(above):
         suffix = each.with_inputs((suffix,))
     return Native(chains, core, suffix if above else None)
+
+
+def _onto(chain: Plan, below: Plan) -> Plan:
+    """A chain that reads what another leaves, as one."""
+    return exchange(chain, sources_of(chain)[0], below)
 
 
 def native_prefix(plan: Plan) -> Mapping[str, Plan]:

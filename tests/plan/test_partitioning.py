@@ -310,8 +310,15 @@ def test_two_uses_of_a_stream_begin_with_what_they_share() -> None:
     assert parts.suffix is None
 
 
+def test_a_column_that_only_a_condition_reads_goes_no_further() -> None:
+    read = nodes.Select(S, col("v") > 1.0)
+    parts = native_parts(exchange(nodes.RStream(grouped("k")), S, read))
+    assert parts.prefixes == {"s": Project(read, (("k", col("k")),))}
+    assert parts.core == exchange(nodes.RStream(grouped("k")), S, Source("s", pa.schema([("k", pa.int64())])))
+
+
 def test_selections_after_the_last_operator_are_a_suffix() -> None:
     plan = nodes.Select(nodes.IStream(grouped("k")), col("n") > 1)
     parts = native_parts(plan)
-    assert parts.core == nodes.IStream(grouped("k"))
+    assert parts.core == exchange(nodes.IStream(grouped("k")), S, Source("s", pa.schema([("k", pa.int64())])))
     assert parts.suffix == nodes.Select(Source("answer", plan.schema), col("n") > 1)
