@@ -26,13 +26,14 @@ from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
-from headrace.runtimes.spark.types import spark_schema, ticks
+from headrace.runtimes.spark.types import no_column, spark_schema, ticks
 from headrace.schema import Schema
 from headrace.sql import Query, TableDef
 
 KINDS = frozenset((RESULT, LATE, REJECTED))
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
 
 
 @dataclass(frozen=True)
@@ -112,14 +113,16 @@ def answers(
     and `guard`: what becomes of rows that come later, or from too far ahead. `timer`: how often silence is
     looked into, a streaming DataFrame that ticks, or None. `shards`: at most the shuffle partitions.
     `time_column` adds the time of each answer. `arrival` names a column of every stream that replaces the
-    clock, to replay what was recorded. `streams`: DataFrames by name, for names that are no keywords. `kinds`
-    of answers, of which rows are wanted; of others only their number is told. `native`: selections and
-    projections before and after the engine are Spark's own; not where late or rejected rows are wanted, for
-    these are told as they came.
+    clock, to replay what was recorded; only a timer that has it too then ticks. `streams`: DataFrames by
+    name, for names that are no keywords. `kinds` of answers, of which rows are wanted; of others only their
+    number is told. `native`: selections and projections before and after the engine are Spark's own; not
+    where late or rejected rows are wanted, for these are told as they came.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
     said.check(query.sources)
+    if arrival is not None and not isinstance(timer, DataFrame):
+        timer = None  # the wall clock has no say in what was recorded
     options = Options(said, timer, shards, time_column, arrival, kinds, native)
     parts = _parts(query, options)
     packed = _packed(query, parts, {**(streams or {}), **more}, options)
@@ -186,6 +189,11 @@ def _partitions(spark: SparkSession, options: Options) -> int:
 
 def _matched(query: Query, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """A DataFrame for each stream of the query, and none besides."""
+    for name, df in frames.items():
+        if not isinstance(df, DataFrame):
+            raise SparkError(
+                "HR-SP18", f"{name} is a {type(df).__name__}, not a DataFrame", hint=f"options: {_OPTIONS}"
+            )
     wanted = [source.name for source in query.sources]
     by_name = {name.lower(): df for name, df in frames.items()}
     for name in wanted:
@@ -257,12 +265,7 @@ def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, opti
 
 def _column(df: DataFrame, name: str, place: str) -> Any:
     if name not in df.columns:
-        raise SparkError(
-            "HR-SP14",
-            f"the DataFrame has no column {name!r}",
-            place=place,
-            hint=f"it has: {', '.join(df.columns)}",
-        )
+        raise no_column(df, name, place)
     return df[name]
 
 

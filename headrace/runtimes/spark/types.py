@@ -37,8 +37,16 @@ def _without_zone(of: pa.DataType) -> pa.DataType:
     return pa.timestamp("us") if pt.is_timestamp(of) else of
 
 
+def no_column(df: DataFrame, column: str, place: str) -> SparkError:
+    """A column that is wanted and not there."""
+    hint = f"it has: {', '.join(df.columns)}"
+    return SparkError("HR-SP14", f"the DataFrame has no column {column!r}", place=place, hint=hint)
+
+
 def ticks(df: DataFrame, column: str, name: str) -> Column:
     """The time of a row as an int64 tick: microseconds of a timestamp, or a whole number as it is."""
+    if column not in df.columns:
+        raise no_column(df, column, name)
     of = df.schema[column].dataType
     convert = TICKS.get(type(of))
     if convert is None:
