@@ -16,6 +16,7 @@ from headrace.errors import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 QUICK = {
     "spark.ui.enabled": False,
@@ -25,6 +26,8 @@ QUICK = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": 2,
     "spark.log.level": "ERROR",
+    # A machine that is busy with other things starts a Python worker slowly.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
@@ -69,6 +72,28 @@ def feed(tmp_path: Path) -> Callable[[str, str], Feed]:
         return Feed(folder, schema)
 
     return make
+
+
+TRIES = 5
+TOO_BUSY = "Python worker failed to connect back"
+"""Spark starts a Python process with each query and gives it ten seconds: too few on a busy machine."""
+
+
+def played(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has come to its end; one that could not begin is started again, on its checkpoint."""
+    from pyspark.errors import StreamingQueryException
+
+    for left in reversed(range(TRIES)):
+        query = start()
+        try:
+            assert query.awaitTermination(240), "the query did not end"
+            break
+        except StreamingQueryException as error:
+            if TOO_BUSY not in str(error) or not left:
+                raise
+        finally:
+            query.stop()
+    return query
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
+from headrace.flow.batch import concat
 from headrace.plan.nodes import Plan
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
-from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.answers import Outlet, late_rows, rejected_rows
 from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
@@ -104,6 +105,12 @@ class Outcome:
     rejected: list[tuple[Any, ...]] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: Outcome) -> None:
+        self.answers += other.answers
+        self.late += other.late
+        self.rejected += other.rejected
+        self.numbers += other.numbers
+
     def sorted(self) -> tuple[list[tuple[Any, ...]], ...]:
         return tuple(sorted(rows, key=repr) for rows in (self.answers, self.late, self.rejected))
 
@@ -138,7 +145,7 @@ def on_spark(
             packages += list(Tick(list(host.names))(iter([_clock(now)]))) if level == 0 else []
             below = _level(level, host, packages, cluster)
         for frame in below:
-            _collect(frame, outcome)
+            collect(zip(frame["kind"], frame["body"], frame["metric"], strict=True), outcome)
     return outcome
 
 
@@ -183,13 +190,14 @@ def _level(level: int, host: HostSpec, packages: list[Any], cluster: Cluster) ->
     return out
 
 
-def _collect(frame: pd.DataFrame, outcome: Outcome) -> None:
+def collect(packed: Iterable[tuple[str, bytes | None, Mapping[str, Any]]], outcome: Outcome) -> None:
+    """Add what the last host gave: kinds, bodies, figures."""
     kinds: Mapping[str, list[tuple[Any, ...]]] = {
         RESULT: outcome.answers,
         LATE: outcome.late,
         REJECTED: outcome.rejected,
     }
-    for kind, body, metric in zip(frame["kind"], frame["body"], frame["metric"], strict=True):
+    for kind, body, metric in packed:
         outcome.numbers[kind] += metric["rows"]
         if kind in kinds and body is not None:
             for batch in from_ipc(body):
@@ -198,29 +206,38 @@ def _collect(frame: pd.DataFrame, outcome: Outcome) -> None:
 
 def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables) -> Outcome:
     """The same arrivals in one engine in this process."""
-    from headrace.flow.batch import concat
-    from headrace.runtimes.spark.answers import late_rows, rejected_rows
+    outcome = Outcome()
+    for each in embedded_instants(plan, inputs, batches, tables):
+        outcome.add(each)
+    return outcome
 
+
+def embedded_instants(
+    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables
+) -> Iterator[Outcome]:
+    """What one engine in this process gives at each instant."""
     engine = Engine()
     inputs.install(engine, dict.fromkeys(sources_of(plan)))
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)
-    outcome = Outcome()
     for now, arrived in batches:
         for name, (rows, times) in arrived.items():
             ticks = pa.array(times, pa.int64(), from_pandas=True)
             external = engine.graph.sources[name].kind.value == "external"
             engine.push(name, rows, ticks if external else None, now=now)
         engine.advance(now)
-        if found := engine.drain("q"):
-            answer = concat(found)
-            rows_out = answer.data.to_pylist()
-            outcome.answers += [
-                (*row.values(), int(t)) for row, t in zip(rows_out, answer.start, strict=True)
-            ]
-        if late := engine.drain_late():
-            outcome.late += [tuple(row.values()) for row in late_rows(late).to_pylist()]
-        if rejected := engine.drain_rejected():
-            outcome.rejected += [tuple(row.values()) for row in rejected_rows(rejected).to_pylist()]
+        yield _drained(engine)
+
+
+def _drained(engine: Engine) -> Outcome:
+    outcome = Outcome()
+    if found := engine.drain("q"):
+        answer = concat(found)
+        rows = answer.data.to_pylist()
+        outcome.answers += [(*row.values(), int(t)) for row, t in zip(rows, answer.start, strict=True)]
+    if late := engine.drain_late():
+        outcome.late += [tuple(row.values()) for row in late_rows(late).to_pylist()]
+    if rejected := engine.drain_rejected():
+        outcome.rejected += [tuple(row.values()) for row in rejected_rows(rejected).to_pylist()]
     return outcome

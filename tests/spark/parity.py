@@ -1,0 +1,242 @@
+"""The cases of the parity suite: queries, what is promised of their streams, and what arrives when.
+
+`s` and `u` bring their times, `i` has none: its rows are stamped as they come. In the fourth micro-batch `u`
+falls silent; some rows are late, some have no time, some a time that lies far ahead.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.inputs import Inputs
+from headrace.graph.admission import Rules
+from headrace.plan.nodes import TimeKind
+from headrace.sql import Query, StreamDef, TableDef, query
+from headrace.time.bounds import Bounds
+from headrace.time.ets import (
+    NONE,
+    ON_DEMAND,
+    DisorderPromise,
+    Policy,
+    Promise,
+    SkewPromise,
+    TimerPromise,
+    periodic,
+)
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.learned import LearnedHeartbeats
+from headrace.time.quantile import QuantileEstimator
+from headrace.time.skew import Pair, SkewMatrix
+from tests.spark.simulated import MicroBatch
+
+SCHEMAS = {
+    "s": pa.schema([("t", pa.int64()), ("k", pa.int32()), ("c", pa.string()), ("v", pa.int32())]),
+    "u": pa.schema([("t", pa.int64()), ("k", pa.int32()), ("c", pa.string()), ("w", pa.float64())]),
+    "i": pa.schema([("k", pa.int32()), ("v", pa.int32())]),
+}
+SPARK_SCHEMAS = {
+    "s": "t bigint, k int, c string, v int, arrival bigint",
+    "u": "t bigint, k int, c string, w double, arrival bigint",
+    "i": "k int, v int, arrival bigint",
+    "timer": "arrival bigint",
+}
+STREAMS = [
+    StreamDef("s", SCHEMAS["s"], time_column="t", ticks_per_second=None),
+    StreamDef("u", SCHEMAS["u"], time_column="t", ticks_per_second=None),
+    StreamDef("i", SCHEMAS["i"], TimeKind.INTERNAL, ticks_per_second=None),
+]
+NAMES = pa.table({"k": pa.array([0, 1, 2, 2], pa.int32()), "name": ["zero", "one", "two", "zwei"]})
+TABLES = [TableDef("names", NAMES.schema)]
+
+Row = dict[str, Any]
+Instant = tuple[int, dict[str, list[Row]]]
+
+NOWS = ((5, 10), (18, 20), (30,), (37, 38, 41), (70,))
+"""The instants of each micro-batch."""
+
+FIRST_RUN = 3
+"""Micro-batches before the restart."""
+
+
+def arrivals(seed: int = 7) -> list[list[Instant]]:
+    """The micro-batches: what arrived at each of their instants."""
+    rng = random.Random(seed)
+    before, made = 0, []
+    for number, nows in enumerate(NOWS):
+        made.append([_instant(rng, before, now, number) for now in nows])
+        before = nows[-1]
+    return made
+
+
+def _instant(rng: random.Random, before: int, now: int, number: int) -> Instant:
+    names = ["s", "i"] if number >= 3 else ["s", "u", "i"]
+    rows = {name: [_row(rng, name, before, now) for _ in range(rng.randint(2, 7))] for name in names}
+    return now, rows if number < len(NOWS) - 1 else {}
+
+
+def _row(rng: random.Random, name: str, before: int, now: int) -> Row:
+    time = rng.choice((now, now - 1, now - 2, *range(before + 1, now + 1), now - 15, None, now + 900))
+    everything = {
+        "t": time,
+        "k": rng.choice((0, 1, 2, 3, 4, None)),
+        "c": rng.choice("abc"),
+        "v": rng.choice((None, *range(20))),
+        "w": rng.randint(0, 40) / 4,
+    }
+    return {column: everything[column] for column in SCHEMAS[name].names}
+
+
+ARRIVALS = arrivals()
+
+
+def instants() -> list[MicroBatch]:
+    """What arrived, for one engine."""
+    return [(now, {n: _pushed(n, rows) for n, rows in all.items()}) for now, all in chain(*ARRIVALS)]
+
+
+def _pushed(name: str, rows: list[Row]) -> tuple[pa.RecordBatch, np.ndarray]:
+    times = [np.nan if row.get("t") is None else row["t"] for row in rows]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[name]), np.array(times, object)
+
+
+STRICT = Rules(disordered=True, enforce="strict", guard=500)
+ADMIT = Rules(disordered=True, enforce="admit", guard=500)
+
+
+def promised(s: Promise, u: Promise, rules: Rules = STRICT, policy: Policy | None = None) -> Inputs:
+    policies = {} if policy is None else {"s": policy, "u": policy}
+    return Inputs(promises={"s": s, "u": u}, policies=policies, rules={"s": rules, "u": rules})
+
+
+def managed(heartbeats: Any) -> Inputs:
+    return Inputs(heartbeats, rules={"s": STRICT, "u": STRICT})
+
+
+USUAL = promised(DisorderPromise(4, 12), DisorderPromise(6, 15))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query; `hosts` are the shards of each part it runs in, `most` the shards that are allowed.
+
+    `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle.
+    """
+
+    text: str
+    inputs: Inputs = USUAL
+    hosts: tuple[int, ...] = (2,)
+    most: int | None = None
+    restart: bool = False
+    counted: bool = False
+    query: Query = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = query(self.text, [*STREAMS, *TABLES], ticks_per_second=None)
+        object.__setattr__(self, "query", made)
+
+
+PER_KEY = "SELECT k, count(*) AS n, sum(v) AS x FROM s [RANGE 8] GROUP BY k"
+PANES = "SELECT k, count(*) AS n, sum(v) AS x, max(v) AS m, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY k"
+BOTH = "SELECT k, v FROM s UNION ALL SELECT k, k AS v FROM u"
+JOINED = "SELECT x.k, x.v, y.w FROM s [RANGE 6] AS x, u [RANGE 9] AS y WHERE x.k = y.k"
+BY_KEY_THEN_CLASS = """
+    SELECT c, avg(m) AS a
+    FROM   (SELECT y.k, y.c, max(x.v) AS m FROM s [RANGE 9] AS x, u [RANGE 20] AS y WHERE x.k = y.k
+            GROUP BY y.k, y.c)
+    GROUP  BY c"""
+BY_KEY_THEN_COUNT = """
+    SELECT n, count(*) AS groups
+    FROM   ISTREAM(SELECT k, count(*) AS n FROM s [RANGE 9] GROUP BY k) [RANGE 12]
+    GROUP  BY n"""
+WINDOWS_THEN_COUNT = """
+    SELECT n, count(*) AS groups
+    FROM   (SELECT k, count(*) AS n FROM s [RANGE 10 SLIDE 5] GROUP BY k)
+    GROUP  BY n"""
+
+MATRIX = SkewMatrix.of(
+    ("s", "u"),
+    {("s", "s"): [Pair(0, 4)], ("s", "u"): [Pair(3, 8)], ("u", "s"): [Pair(2, 9)], ("u", "u"): [Pair(0, 5)]},
+)
+COUNTED = SkewMatrix.of(
+    ("s", "u"),
+    {
+        ("s", "s"): [Pair.tuples(2, 3), Pair(9, 5)],
+        ("s", "u"): [Pair(3, 8)],
+        ("u", "s"): [Pair(2, 9)],
+        ("u", "u"): [Pair(0, 5)],
+    },
+)
+
+CASES = {
+    # Operators.
+    "select": Case("SELECT k, v * 2 AS twice, upper(c) AS c FROM s WHERE v > 3 OR k IS NULL"),
+    "union": Case(BOTH),
+    "range": Case(PER_KEY, restart=True),
+    "slide": Case(
+        "SELECT k, count(*) AS n, max(v) AS x, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY k", restart=True
+    ),
+    "slide without a key": Case("SELECT count(*) AS n, avg(v) AS a FROM s [RANGE 10 SLIDE 5]", hosts=(1,)),
+    "rows": Case("SELECT sum(v) AS x FROM s [ROWS 5]", hosts=(1,)),
+    "rows of each": Case("SELECT k, min(v) AS x FROM s [PARTITION BY k ROWS 3] GROUP BY k"),
+    "now": Case("RSTREAM(SELECT k, count(*) AS n FROM s [NOW] GROUP BY k)"),
+    "unbounded": Case("SELECT k, max(v) AS m, count(DISTINCT c) AS cs FROM s [UNBOUNDED] GROUP BY k"),
+    "join": Case(JOINED, restart=True),
+    "join with a rest": Case(f"{JOINED} AND x.v > y.w", most=1, hosts=(1,)),
+    "table": Case("SELECT s.k, n.name, s.v FROM s [NOW] JOIN names AS n ON n.k = s.k", restart=True),
+    "distinct": Case("SELECT DISTINCT k, c FROM s [RANGE 5]"),
+    "except": Case("SELECT k FROM s [RANGE 10] EXCEPT SELECT k FROM u [RANGE 10]"),
+    "dstream": Case("DSTREAM(SELECT k, v FROM s [RANGE 7])"),
+    "rstream": Case("RSTREAM(SELECT k, sum(v) AS x FROM s [RANGE 3] GROUP BY k)"),
+    "top of each": Case(
+        "SELECT k, v FROM s [RANGE 9] QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, t) <= 2",
+        restart=True,
+    ),
+    "top of all": Case("SELECT k, v FROM s [RANGE 9] ORDER BY v DESC, k LIMIT 3", hosts=(1,)),
+    "session": Case(
+        "SELECT k, count(*) AS n, window_start, window_end FROM s [SESSION 4] GROUP BY k", restart=True
+    ),
+    "lag": Case("SELECT k, v, LAG(v, 1, -1) OVER (PARTITION BY k) AS before FROM s"),
+    "sequence": Case(
+        "SELECT x.k, x.v, y.w FROM SEQ(s AS x, u AS y) CHRONICLE PARTITION BY k WITHIN 15", restart=True
+    ),
+    "quality": Case(
+        "SELECT k, sum(v) [GRANULARITY COARSEST 5, FINEST 2] AS x FROM s [RANGE MIN 6, MAX 12] GROUP BY k"
+    ),
+    "internal": Case("SELECT i.k, i.v, y.w FROM i [RANGE 9] AS i, u [RANGE 9] AS y WHERE i.k = y.k"),
+    # Bounds.
+    "latency": Case(JOINED, promised(TimerPromise(3), TimerPromise(9))),
+    "disorder alone": Case(PER_KEY, promised(DisorderPromise(3), DisorderPromise(3))),
+    "skew to the clock": Case(BOTH, promised(SkewPromise(5), SkewPromise(2))),
+    "matrix": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(MATRIX, {"s": 2, "u": 4}, timeout=20)))),
+    "matrix of tuples": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(COUNTED, 3, timeout=20)))),
+    "learned": Case(
+        JOINED, managed(LearnedHeartbeats(QuantileEstimator(("s", "u")), timeout=15)), restart=True
+    ),
+    # Enabling Time-Stamps, late rows.
+    "no ets": Case(PER_KEY, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=NONE)),
+    "periodic ets": Case(BOTH, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=periodic(8))),
+    "ets on demand": Case(JOINED, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=ON_DEMAND)),
+    "admit": Case(JOINED, promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT), restart=True),
+    "admit into windows": Case(
+        "SELECT k, count(*) AS n, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY k",
+        promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT),
+    ),
+    # Aggregated before the shuffle.
+    "panes by the clock": Case(PANES, promised(TimerPromise(3), TimerPromise(9)), counted=True),
+    "panes and admit": Case(
+        PANES, promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT), restart=True, counted=True
+    ),
+    # Two keys.
+    "relation between stages": Case(BY_KEY_THEN_CLASS, hosts=(2, 2), restart=True),
+    "stream between stages": Case(BY_KEY_THEN_COUNT, hosts=(2, 2)),
+    "windows between stages": Case(WINDOWS_THEN_COUNT, hosts=(2, 2)),
+    "a stage that is whole": Case(
+        "SELECT max(n) AS most FROM (SELECT k, count(*) AS n FROM s [RANGE 9] GROUP BY k)", hosts=(2, 1)
+    ),
+}

@@ -1,0 +1,190 @@
+"""On Spark as in one engine: the same rows, late rows and rejected rows, in the same micro-batch.
+
+All cases read the same files, one a micro-batch and stream; a column stands for the clock. Some queries are
+stopped half way, made anew and started again on their checkpoints. Several run side by side to save time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.errors import HeadraceWarning
+from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
+from headrace.runtimes.spark.topology import hosts
+from tests.spark.conftest import played
+from tests.spark.parity import ARRIVALS, CASES, FIRST_RUN, NAMES, SPARK_SCHEMAS, Case, instants
+from tests.spark.simulated import Outcome, collect, embedded_instants
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOGETHER = 2
+"""Queries that run at a time."""
+
+Batches = dict[int, Outcome]
+
+
+@dataclass
+class Files:
+    """What arrived, as files that Spark reads one a micro-batch."""
+
+    folder: Path
+
+    def put(self, batches: range) -> None:
+        for name in SPARK_SCHEMAS:
+            (self.folder / name).mkdir(exist_ok=True)
+            for number in batches:
+                self._write(name, number)
+
+    def _write(self, name: str, number: int) -> None:
+        rows = [
+            {**row, "arrival": now}
+            for now, arrived in ARRIVALS[number]
+            for row in (arrived.get(name, []) if name != "timer" else [{}])
+        ]
+        path = self.folder / name / f"{number}.json"
+        path.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(path, (number + 1, number + 1))  # Spark reads files in the order of their times
+
+    def read(self, spark: SparkSession, name: str) -> DataFrame:
+        source = spark.readStream.schema(SPARK_SCHEMAS[name]).option("maxFilesPerTrigger", 1)
+        return source.json(str(self.folder / name))
+
+
+@dataclass
+class Runs:
+    """What the cases gave on Spark, by micro-batch; or what went wrong."""
+
+    spark: SparkSession
+    files: Files
+    found: dict[str, Batches] = field(default_factory=dict)
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+    def play(self, names: list[str]) -> None:
+        """All micro-batches that there are now, of each case."""
+        with warnings.catch_warnings(), ThreadPoolExecutor(TOGETHER) as pool:
+            warnings.simplefilter("ignore", HeadraceWarning)  # of one shard
+            list(pool.map(self._play, names))
+
+    def _play(self, name: str) -> None:
+        try:
+            found = self.found.setdefault(name, {})
+            played(lambda: self._started(name, CASES[name], found))
+        except Exception as error:
+            self.failed[name] = error
+
+    def _started(self, name: str, case: Case, found: Batches) -> StreamingQuery:
+        from headrace.runtimes.spark.apply import answers
+
+        def keep(packed: DataFrame, number: int) -> None:
+            found[number] = Outcome()
+            collect([(row.kind, row.body, row.metric) for row in packed.collect()], found[number])
+
+        streams = {s.name: self.files.read(self.spark, s.name) for s in case.query.sources}
+        if case.query.tables:
+            streams["names"] = self.spark.createDataFrame(NAMES.to_pandas())
+        out = answers(
+            case.query,
+            streams=streams,
+            inputs=case.inputs,
+            timer=self.files.read(self.spark, "timer"),
+            time_column="__t",
+            arrival="arrival",
+            shards=case.most,
+            kinds=kinds_of(case),
+        )
+        writer = out.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(self.files.folder / "checkpoints" / name)).start()
+
+
+@pytest.fixture(scope="module")
+def runs(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Runs:
+    """Every case that was asked for."""
+    asked = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == test_parity.__name__
+    ]
+    made = Runs(spark, Files(tmp_path_factory.mktemp("parity")))
+    made.files.put(range(FIRST_RUN))
+    made.play([name for name in asked if CASES[name].restart])
+    made.files.put(range(FIRST_RUN, len(ARRIVALS)))
+    made.play(asked)
+    return made
+
+
+def expected(case: Case) -> list[Outcome]:
+    """What one engine gives in each micro-batch."""
+    tables = {"names": NAMES} if case.query.tables else {}
+    each = embedded_instants(case.query.plan, case.inputs, _read_by(case), tables)
+    batches = []
+    for nows in ARRIVALS:
+        batches.append(Outcome())
+        for _ in nows:
+            batches[-1].add(next(each))
+    return batches
+
+
+def _read_by(case: Case) -> Any:
+    read = {source.name for source in case.query.sources}
+    pushed = instants()
+    return [(now, {name: rows for name, rows in arrived.items() if name in read}) for now, arrived in pushed]
+
+
+def kinds_of(case: Case) -> frozenset[str]:
+    return frozenset((RESULT,)) if case.counted else frozenset((RESULT, LATE, REJECTED))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", CASES)
+def test_parity(runs: Runs, name: str) -> None:
+    if name in runs.failed:
+        raise runs.failed[name]
+    case, found = CASES[name], runs.found[name]
+    for number, batch in enumerate(expected(case)):
+        given = found.get(number, Outcome())
+        assert bag(given.answers) == bag(batch.answers), number
+        assert given.numbers[REJECTED] == len(batch.rejected), number
+        if case.counted:
+            assert given.numbers[LATE] == sum(not row[5] for row in batch.late), number
+        else:
+            assert bag(given.late) == bag(batch.late), number
+            assert bag(given.rejected) == bag(batch.rejected), number
+    assert set(found) <= set(range(len(ARRIVALS)))
+
+
+def bag(rows: list[tuple[Any, ...]]) -> Counter[str]:
+    return Counter(map(repr, rows))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_are_cut_as_they_say(name: str) -> None:
+    case = CASES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        chain = hosts(case.query.plan, case.inputs, case.most or 2, Outlet(kinds=kinds_of(case)))
+    assert tuple(len(host.names) for host in chain) == case.hosts
+    assert any(stream.partials for host in chain for stream in host.streams) is case.counted
+
+
+def test_cases_have_something_to_compare() -> None:
+    for name, case in CASES.items():
+        whole = Outcome()
+        for batch in expected(case):
+            whole.add(batch)
+        assert whole.answers or name == "no ets", name
+        assert whole.rejected or name == "internal", name
+    assert any(each.late for case in CASES.values() for each in expected(case))
