@@ -30,8 +30,9 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest $(ARGS)
 
-soak: $(READY) ## Kill running pipelines 200 times, and look for lost and repeated rows
+soak: $(READY) ## Kill running pipelines 200 times and Spark drivers 20 times, and look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
+	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark/test_faults.py $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .
