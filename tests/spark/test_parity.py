@@ -103,6 +103,7 @@ class Runs:
             arrival="arrival",
             shards=case.most,
             kinds=kinds_of(case),
+            native=False,  # all of the plan in the engine: what it packs is the answer
         )
         writer = out.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.files.folder / "checkpoints" / name)).start()
