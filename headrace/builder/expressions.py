@@ -110,9 +110,9 @@ def _like(of: Like) -> str:
 
 
 def _in(of: In) -> str:
-    """CQL has no empty list; what is in none is told by a comparison that is never true, or NULL."""
+    """CQL has no empty list, in which nothing is, not even NULL."""
     if not of.options:
-        return f"{inner(of.operand)} <> {inner(of.operand)}"
+        return "FALSE"
     return f"{inner(of.operand)} IN ({_listed(of.options)})"
 
 

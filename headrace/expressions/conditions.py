@@ -20,7 +20,10 @@ NULL: Final = Literal(None)
 @node
 @dataclass(frozen=True)
 class In(Expression):
-    """True if the operand equals an option; NULL if it or, failing that, an option is NULL."""
+    """True if the operand equals an option; NULL if it or, failing that, an option is NULL.
+
+    Nothing is in an empty list, not even NULL: false, as in Spark.
+    """
 
     operand: Expression
     options: tuple[Expression, ...]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import stream
 from headrace.builder.literals import type_name
-from headrace.expressions import Expression, Literal, evaluate
+from headrace.expressions import Expression, In, Literal, col, evaluate, lit
 from headrace.plan.nodes import Project
 from headrace.sql.types import TYPES
 from tests.expressions.strategies import SCHEMA, anything, rows
@@ -24,6 +25,15 @@ def test_what_python_built_is_computed_alike(expression: Expression, found: list
     assert read.type(SCHEMA) == expression.type(SCHEMA)
     for row in found:
         assert repr(evaluate(read, row, SCHEMA)) == repr(evaluate(expression, row, SCHEMA))
+
+
+@pytest.mark.parametrize("operand", [Literal(None, pa.int8()), col("i8"), lit(1)])
+def test_nothing_is_in_an_empty_list_not_even_null(operand: Expression) -> None:
+    plan = s.select(x=~In(operand, ())).plan
+    assert isinstance(plan, Project)
+    nulls = dict.fromkeys(SCHEMA.names)
+    assert evaluate(plan.columns[0][1], nulls, SCHEMA) is True
+    assert evaluate(~In(operand, ()), nulls, SCHEMA) is True
 
 
 @given(st.text(max_size=8))
