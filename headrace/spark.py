@@ -13,6 +13,7 @@ from headrace.errors import SparkError
 if TYPE_CHECKING:
     from headrace.runtimes.spark.apply import apply
     from headrace.runtimes.spark.outputs import Files, outputs
+    from headrace.runtimes.spark.pipeline import Runner
     from headrace.runtimes.spark.progress import listener
     from headrace.runtimes.spark.punctuate import punctuate
     from headrace.runtimes.spark.session import report, session
@@ -23,6 +24,7 @@ _HOMES = {
     "Files": "outputs",
     "apply": "apply",
     "outputs": "outputs",
+    "Runner": "pipeline",
     "stream": "types",
     "listener": "progress",
     "punctuate": "punctuate",
@@ -32,7 +34,7 @@ _HOMES = {
 
 _EXTRA = ("pyspark", "pandas", "google")
 
-__all__ = ["Files", "apply", "listener", "outputs", "punctuate", "report", "session", "stream"]
+__all__ = ["Files", "Runner", "apply", "listener", "outputs", "punctuate", "report", "session", "stream"]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -30,9 +30,9 @@ def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) ->
     if home is None:
         raise PipelineError(
             "HR-F019",
-            f"the command line does not run pipelines on {runtime or pipeline.runtime!r} yet",
+            f"there is no runtime {runtime or pipeline.runtime!r}",
             place=str(file),
-            hint=f"--runtime {' or '.join(RUNTIMES)}; from Python: headrace.spark.apply",
+            hint=f"--runtime {' or '.join(RUNTIMES)}",
         )
     home(pipeline, as_json, quiet)
 
@@ -54,11 +54,43 @@ def _prints(pipeline: Pipeline) -> bool:
     return any(query.spec.sink.type == "stdout" for query in pipeline.queries)
 
 
-RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], None]]] = {"embedded": _embedded}
+def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
+    from headrace.spark import Runner as SparkRunner
+
+    runner = SparkRunner(pipeline)
+
+    def told(progress: Any) -> None:
+        if not quiet:
+            print(json.dumps(asdict(progress)) if as_json else progress, file=sys.stderr)
+
+    with _stopping(runner):
+        result = runner.run(on_progress=told)
+    print(_account(pipeline, result, as_json), file=sys.stderr if _prints(pipeline) else sys.stdout)
+
+
+def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
+    """How a run on Spark ended, by query: each of them reads its streams for itself."""
+    if as_json:
+        return json.dumps({"pipeline": pipeline.name, **asdict(result)})
+    lines = [f"{pipeline.name} is {result.state}"]
+    for name, each in result.queries.items():
+        read = ", ".join(f"{rows:,} rows of {stream}" for stream, rows in each.rows.items()) or "no new rows"
+        told = f"{each.answers:,} answers, {each.late:,} late, {each.rejected:,} rejected"
+        lines.append(f"  query {name}: {read}; {told}")
+    if result.state == "stopped" and pipeline.spec.pipeline.checkpoint:
+        lines.append("  run it again to go on")
+    return "\n".join(lines)
+
+
+RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], None]]] = {"embedded": _embedded, "spark": _spark}
+
+
+class _Stoppable(Protocol):
+    def stop(self) -> None: ...
 
 
 @contextmanager
-def _stopping(runner: Runner) -> Iterator[None]:
+def _stopping(runner: _Stoppable) -> Iterator[None]:
     """The first Ctrl-C, or a request to terminate, stops with a commit; a second one stops at once."""
 
     def stop(number: int, frame: Any) -> None:

@@ -51,15 +51,16 @@ class Opening:
         streams = self.pipeline.read.values()
         if any(s.spec.arrival is not None or _makes_instants(s) for s in streams):
             return "arrival"
-        recorded = all(s.external and _is_bounded(s) for s in streams)
+        recorded = all(s.external and is_bounded(s) for s in streams)
         return "event" if recorded or self.pipeline.ticks_per_second is None else "system"
 
     def feed(self) -> Feed:
         """Sources, tied together by the clock."""
-        inflows = [self._inflow(stream) for stream in self.pipeline.read.values()]
+        inflows = [self.inflow(stream) for stream in self.pipeline.read.values()]
         return FEEDS[self.kind](self, inflows)
 
-    def _inflow(self, stream: PipelineStream) -> Inflow:
+    def inflow(self, stream: PipelineStream) -> Inflow:
+        """The source of a stream with the times of its rows and the instants at which they come."""
         spec = stream.spec
         arrival = spec.arrival if self.kind == "arrival" else None
         schema, unit = stream.schema, None
@@ -143,14 +144,14 @@ def _makes_instants(stream: PipelineStream) -> bool:
     return isinstance(source, file.PoissonFrom | file.NexmarkFrom) and source.pace == "fast"
 
 
-def _is_bounded(stream: PipelineStream) -> bool:
+def is_bounded(stream: PipelineStream) -> bool:
     source = stream.spec.source
     if source.keep_open:
         return False
     return isinstance(source, file.FilesFrom) and not source.follow
 
 
-def _format(written: str | None, path: str, place: str) -> str:
+def format_of(written: str | None, path: str, place: str) -> str:
     found = written or SUFFIXES.get(Path(path).suffix.lower())
     if found is None:
         raise PipelineError(
@@ -170,13 +171,13 @@ def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
     place = f"streams.{stream.name}.source"
     path = opening.pipeline.path(spec.path)
-    name = _format(spec.format, _any_file(path), place)
+    name = format_of(spec.format, any_file(path), place)
     how = replace(_how(spec, name), block=spec.block_bytes, rows=spec.block_rows)
     source = FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
     return ReadAhead(source) if source.bounded else source
 
 
-def _any_file(path: Path) -> str:
+def any_file(path: Path) -> str:
     """A name whose ending says what a directory holds."""
     if path.is_dir():
         names = sorted(p.name for p in path.iterdir() if not p.name.startswith((".", "_")))
@@ -240,7 +241,7 @@ SOURCES: Final[dict[type[Any], Callable[[Opening, PipelineStream, Schema], Sourc
 
 
 def _files_to(opening: Opening, spec: Any, place: str) -> Sink:
-    name = _format(spec.format, spec.path, place)
+    name = format_of(spec.format, spec.path, place)
     durable = opening.pipeline.spec.pipeline.checkpoint is not None and opening.into is None
     existing = spec.existing or ("error" if durable else "replace")
     path = opening.output_path(spec.path)

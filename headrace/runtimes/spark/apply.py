@@ -19,7 +19,7 @@ from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import LATE_SCHEMA, REJECTED_SCHEMA, Forward, Outlet
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.columns import filtered, sifted
-from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, OUT_DDL, REJECTED, RESULT
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
@@ -31,6 +31,9 @@ from headrace.schema import Schema
 from headrace.sql import Query, TableDef
 
 KINDS = frozenset((RESULT, LATE, REJECTED))
+
+TICKS_IN = "__headrace_ticks"
+"""A column of this name, where a DataFrame has one, is the time of its rows in ticks."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
@@ -47,6 +50,7 @@ class Options:
     arrival: str | None = None
     kinds: frozenset[str] = KINDS
     native: bool = True
+    ending: DataFrame | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -103,6 +107,7 @@ def answers(
     arrival: str | None = None,
     kinds: frozenset[str] = KINDS,
     native: bool = True,
+    ending: DataFrame | None = None,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -116,14 +121,15 @@ def answers(
     clock, to replay what was recorded; only a timer that has it too then ticks. `streams`: DataFrames by
     name, for names that are no keywords. `kinds` of answers, of which rows are wanted; of others only their
     number is told. `native`: selections and projections before and after the engine are Spark's own; not
-    where late or rejected rows are wanted, for these are told as they came.
+    where late or rejected rows are wanted, for these are told as they came. `ending`: a streaming DataFrame
+    whose first row ends all streams: what came until then is complete, and all of it comes out.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
     said.check(query.sources)
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
-    options = Options(said, timer, shards, time_column, arrival, kinds, native)
+    options = Options(said, timer, shards, time_column, arrival, kinds, native, ending)
     parts = _parts(query, options)
     packed = _packed(query, parts, {**(streams or {}), **more}, options)
     return Answers(packed, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
@@ -171,6 +177,9 @@ def _hosted(
         packages.append(below)
     elif options.timer is not None:
         packages.append(_ticking(spark, options.timer, names, options))
+    if options.ending is not None:
+        now = F.unix_micros(F.current_timestamp()).alias(NOW)
+        packages.append(options.ending.select(now).mapInArrow(End(names), PACKED_DDL))
     last = not isinstance(host.outlet, Forward)
     return (
         reduce(DataFrame.union, packages)
@@ -270,7 +279,7 @@ def _column(df: DataFrame, name: str, place: str) -> Any:
 
 
 def _time(df: DataFrame, query: Query, source: Source) -> Any:
-    column = query.time_columns.get(source.name)
+    column = TICKS_IN if TICKS_IN in df.columns else query.time_columns.get(source.name)
     if column is None:
         raise SparkError(
             "HR-SP15",

@@ -21,7 +21,7 @@ from headrace.plan.nodes import Source, TimeKind
 from headrace.plan.partials import Partials
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark.notes import REJECTED, counted
-from headrace.runtimes.spark.packing import PACKED, PASSING, ROWS, TIMER, Package, Times, packed
+from headrace.runtimes.spark.packing import ENDING, PACKED, PASSING, ROWS, TIMER, Package, Times, packed
 from headrace.runtimes.spark.preaggregate import Preaggregation
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
@@ -107,7 +107,7 @@ class Fan:
 
     def _arrived(self, batch: pa.RecordBatch) -> Sent:
         clocks = batch.column(NOW).to_numpy()
-        rows = _typed(batch, self._stream.read.schema)
+        rows = typed(batch, self._stream.read.schema)
         if not self._stream.external:
             return _kept(Sent(int(clocks[-1]), rows, None, clocks), batch)
         times = batch.column(TIME)
@@ -210,7 +210,9 @@ def _note(sent: Sent) -> Package:
 
 
 class Tick:
-    """The fan of the timer: tells every shard what time it is."""
+    """The fan of the timer: tells every shard what time it is, or, by `says`, that all streams end."""
+
+    says = TIMER
 
     def __init__(self, names: list[int]) -> None:
         self._names = names
@@ -218,9 +220,15 @@ class Tick:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         clocks = [np.unique(b.column(NOW).to_numpy()) for b in batches if b.num_rows]
         for number, now in enumerate(np.unique(np.concatenate(clocks)) if clocks else ()):
-            packages = [Package(TIMER, int(now)) for _ in self._names]
+            packages = [Package(self.says, int(now)) for _ in self._names]
             columns = packed(self._names, task_number(), number, packages)
             yield pa.RecordBatch.from_pydict(columns, schema=PACKED)
+
+
+class End(Tick):
+    """The fan of the end: with its one row every shard learns that nothing more comes."""
+
+    says = ENDING
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -238,7 +246,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The payload in the types the plan was made for; Spark has fewer types than Arrow."""
     columns = []
     for i, field in enumerate(schema):

@@ -8,7 +8,7 @@ wrote before has each row once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -75,12 +75,10 @@ class Outputs:
         return writer.foreachBatch(self._to(sinks)).start()
 
     def _to(self, sinks: dict[str, Sink]) -> Callable[[DataFrame, int], None]:
-        schema = self.answers.schema
-
         def write(packed: DataFrame, batch: int) -> None:
             packed.persist()
             try:
-                kinds = Answers(packed, schema)
+                kinds = replace(self.answers, packed=packed)
                 for kind, sink in sinks.items():
                     sink(getattr(kinds, kind), batch)
             finally:

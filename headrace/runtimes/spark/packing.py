@@ -25,6 +25,9 @@ TIMER = -1
 PASSING = -2
 """The stream of what a host below has to tell the user: it passes through."""
 
+ENDING = -3
+"""The stream of packages that say: nothing more comes on any stream, once all that came with them is in."""
+
 ROWS = 262_144
 """Rows that are packed together at most: some tens of megabytes."""
 

@@ -19,7 +19,7 @@ from headrace.plan.show import show
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, stood_for
 from headrace.runtimes.spark.fan import NO_TIME, StreamSpec
-from headrace.runtimes.spark.packing import Package, Times, from_ipc
+from headrace.runtimes.spark.packing import ENDING, Package, Times, from_ipc
 from headrace.runtimes.spark.store import Head, Store
 from headrace.time.timestamp import MIN_TIME
 
@@ -109,10 +109,22 @@ def feed(engine: Engine, spec: HostSpec, packages: list[Package]) -> None:
     """Push what came at each instant, tell the engine what came elsewhere, and let it run."""
     by_instant: dict[int, list[Package]] = defaultdict(list)
     for package in packages:
+        if package.stream == ENDING:
+            continue
         for instant, part in _instants(package):
             by_instant[instant].append(part)
     for instant in sorted(by_instant):
         _feed_instant(engine, spec, by_instant[instant], max(instant, engine.now))
+    ends = [package.now for package in packages if package.stream == ENDING]
+    if ends:
+        _end(engine, spec, max(ends))
+
+
+def _end(engine: Engine, spec: HostSpec, now: int) -> None:
+    """All that came is in, nothing more comes: let out all that waits."""
+    for stream in spec.streams:
+        engine.end(stream.source.name)
+    engine.advance(max(now, engine.now))
 
 
 def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: int) -> None:

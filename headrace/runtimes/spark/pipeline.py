@@ -1,0 +1,190 @@
+"""A pipeline file on Spark: a streaming query for each of its queries, one checkpoint for each.
+
+Streams that end, end: the run reads all files there are in one micro-batch, with it says that nothing more
+comes (`End`), and stops by itself. Otherwise it runs until it is stopped.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.engine.inputs import Inputs
+from headrace.errors import PipelineError, SparkError
+from headrace.pipeline import Pipeline, PipelineQuery
+from headrace.pipeline.pipeline import LATE, REJECTED
+from headrace.runtimes.spark.frames import ARRIVAL, Frames
+from headrace.runtimes.spark.outputs import KINDS, outputs
+from headrace.runtimes.spark.progress import Progress, read
+from headrace.runtimes.spark.session import session
+from headrace.runtimes.spark.sinks import Sinks
+
+LOOK = 1
+"""Seconds between two looks at the running queries."""
+
+QUIET: dict[str, Any] = {"spark.ui.showConsoleProgress": False, "spark.log.level": "ERROR"}
+Told = Callable[[Progress], object]
+
+
+@dataclass
+class Account:
+    """What a query took and gave in this run."""
+
+    batches: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    answers: int = 0
+    late: int = 0
+    rejected: int = 0
+
+    def add(self, progress: Progress) -> None:
+        """Count a micro-batch. What a host says of the rows of a stream counts from its first start."""
+        self.batches += 1
+        self.answers += progress.results
+        self.late += progress.late
+        self.rejected += progress.rejected
+        self.rows |= {name: each.rows for name, each in progress.streams.items()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `finished` or `stopped`, and the account of each query."""
+
+    state: str
+    queries: dict[str, Account]
+
+
+class Runner:
+    """Runs a pipeline on Spark, in the session that is given or in one of its own."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession | None = None) -> None:
+        if pipeline.spec.pipeline.record is not None:
+            raise PipelineError(
+                "HR-F017",
+                "a run on Spark is not recorded",
+                place="pipeline.record",
+                hint='leave record out, or runtime = "embedded"',
+            )
+        self.pipeline = pipeline
+        self._given = spark
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Stop soon. A micro-batch that is cut short is run again the next time, to the same outputs."""
+        self._stopping = True
+
+    def run(self, on_progress: Told | None = None) -> Result:
+        """Run until all streams have ended, or until stopped."""
+        with ExitStack() as stack:
+            spark = self._given or session(self.pipeline.name, **QUIET)
+            if self._given is None:
+                stack.callback(spark.stop)
+            home = self._home(stack)
+            running = [self._start(spark, home, query) for query in self.pipeline.queries]
+            for query in running:
+                stack.callback(query.stop)
+            return self._watched(running, on_progress or (lambda progress: None))
+
+    def _home(self, stack: ExitStack) -> Path:
+        written = self.pipeline.spec.pipeline.checkpoint
+        if written is None:
+            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace")))
+        return self.pipeline.path(written).absolute() / "spark"
+
+    # --- starting
+
+    def _start(self, spark: SparkSession, home: Path, query: PipelineQuery) -> StreamingQuery:
+        frames, checkpoint = Frames(spark, self.pipeline, home), home / "queries" / query.name
+        sinks = self._sinks(query, fresh=not (checkpoint / "offsets").exists())
+        made = outputs(
+            query.query,
+            streams={name: frames.of(name) for name in query.streams},
+            inputs=self._inputs(query),
+            timer=None if frames.bounded or frames.replays else "1 second",
+            time_column=query.spec.sink.time,
+            arrival=ARRIVAL if frames.replays else None,
+            kinds=frozenset(sinks),
+            ending=_ending(spark, home) if frames.bounded else None,
+        )
+        return made.start(
+            checkpoint=str(checkpoint),
+            name=query.name,
+            trigger={"availableNow": True} if frames.bounded else None,
+            **sinks,
+        )
+
+    def _sinks(self, query: PipelineQuery, fresh: bool) -> dict[str, Callable[..., None]]:
+        make, spec, place = Sinks(self.pipeline, fresh), query.spec, f"queries.{query.name}"
+        found = {KINDS[0]: make.answers(spec.sink, query.query.schema, f"{place}.sink")}
+        if spec.late is not None:
+            found["late"] = make.of(spec.late, LATE, f"{place}.late")
+        if spec.rejected is not None:
+            found["rejected"] = make.of(spec.rejected, REJECTED, f"{place}.rejected")
+        return found
+
+    def _inputs(self, query: PipelineQuery) -> Inputs:
+        """What the file promises of the streams of one query, as the embedded runtime has it."""
+        alone = replace(self.pipeline, queries=(query,))
+        rules = {name: stream.rules for name, stream in alone.read.items()}
+        return Inputs(alone.heartbeats(), rules=rules)
+
+    # --- running
+
+    def _watched(self, running: list[StreamingQuery], tell: Told) -> Result:
+        accounts = {query.name: Account() for query in running}
+        seen = {query.name: -1 for query in running}
+        while not self._stopping and any(query.isActive for query in running):
+            self._wait(running)
+            for query in running:
+                seen[query.name] = _told(query, seen[query.name], accounts[query.name], tell)
+        for query in running:
+            if self._stopping:
+                query.stop()
+            _told(query, seen[query.name], accounts[query.name], tell)
+        return Result("stopped" if self._stopping else "finished", accounts)
+
+    def _wait(self, running: list[StreamingQuery]) -> None:
+        """Until a query ends, or for a moment; what stopped one stops all."""
+        first = next(query for query in running if query.isActive)
+        try:
+            first.awaitTermination(LOOK)
+            for query in running:
+                if (failed := query.exception()) is not None:
+                    raise failed
+        except PySparkException as error:
+            raise SparkError(
+                "HR-SP18",
+                f"a query of the pipeline failed: {_gist(error)}",
+                place=self.pipeline.name,
+                hint="what was committed is safe; run it again to go on",
+            ) from error
+
+
+def _told(query: StreamingQuery, last: int, account: Account, tell: Told) -> int:
+    """Count and tell the micro-batches since the last one that was told; the number of the newest."""
+    for each in map(read, query.recentProgress):
+        if each.hosted and each.batch > last:
+            last = each.batch
+            account.add(each)
+            tell(each)
+    return last
+
+
+def _gist(error: PySparkException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if line.startswith(("headrace", "HR-"))), lines[0])
+
+
+def _ending(spark: SparkSession, home: Path) -> DataFrame:
+    """A stream of one row, which is there from the start."""
+    folder = home / "ending"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "row.txt").write_text("end\n")
+    return spark.readStream.text(str(folder))

@@ -1,0 +1,153 @@
+"""The sinks of a pipeline file, as what `outputs` takes: called with the rows of each micro-batch."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.connectors.encode import csv_header
+from headrace.connectors.sinks import ENCODERS
+from headrace.errors import ConnectorError, PipelineError
+from headrace.pipeline import Pipeline
+from headrace.pipeline import spec as file
+from headrace.runtimes.embedded.opening import format_of
+from headrace.runtimes.spark.fan import typed
+from headrace.runtimes.spark.outputs import Files, Sink
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as text, in `mapInArrow`: the very lines that the embedded runtime writes."""
+
+    schema: Schema
+    format: str
+    header: bool = True
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        head = csv_header(self.schema) if self.format == "csv" and self.header else b""
+        for batch in batches:
+            if batch.num_rows:
+                lines = head + ENCODERS[self.format](typed(batch, self.schema))
+                head = b""
+                yield pa.RecordBatch.from_pydict({"value": [lines.decode().removesuffix("\n")]})
+
+
+@dataclass(frozen=True)
+class LineFiles:
+    """Text files in a folder `batch=<number>` for each micro-batch, overwritten when it is run again."""
+
+    path: str
+    encoded: Encoded
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        lines = rows.mapInArrow(self.encoded, "value string")
+        lines.write.mode("overwrite").text(f"{self.path}/batch={batch}")
+
+
+@dataclass(frozen=True)
+class StandardOut:
+    """Lines on standard output; a micro-batch that is run again prints again."""
+
+    encoded: Encoded
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        for row in rows.mapInArrow(self.encoded, "value string").toLocalIterator():
+            print(row.value, file=sys.stdout, flush=True)
+
+
+@dataclass(frozen=True)
+class OfSpark:
+    """Any sink of Spark that takes batches; one that is run again is written again."""
+
+    format: str
+    options: dict[str, Any]
+    path: str | None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        rows.write.format(self.format).options(**self.options).mode("append").save(self.path)
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A sink whose rows get the time at which they hold as a timestamp, where time is told in seconds."""
+
+    sink: Sink
+    column: str
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        self.sink(rows.withColumn(self.column, F.timestamp_micros(self.column)), batch)
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Makes the sinks of a pipeline; `fresh`: the query has not run before."""
+
+    pipeline: Pipeline
+    fresh: bool
+
+    def of(self, spec: Any, schema: Schema, place: str) -> Sink:
+        """The sink that `spec` describes, for rows of `schema`."""
+        made: Sink = SINKS[type(spec)](self, spec, schema, place)
+        return made
+
+    def answers(self, spec: Any, schema: Schema, place: str) -> Sink:
+        """The sink of answers, with their time if that is wanted."""
+        if spec.time is None or self.pipeline.ticks_per_second is None:
+            extra = [] if spec.time is None else [pa.field(spec.time, pa.int64())]
+            return self.of(spec, pa.schema([*schema, *extra]), place)
+        stamped = schema.append(pa.field(spec.time, pa.timestamp("us")))
+        return Stamped(self.of(spec, stamped, place), spec.time)
+
+    def prepare(self, spec: file.FilesTo, path: Path, place: str) -> None:
+        """See to what is there already, at the first start."""
+        durable = self.pipeline.spec.pipeline.checkpoint is not None
+        existing = spec.existing or ("error" if durable else "replace")
+        if existing == "append":
+            raise PipelineError(
+                "HR-F017",
+                "on Spark an output begins anew with its checkpoint",
+                place=place,
+                hint='existing = "replace", or another path',
+            )
+        if not self.fresh or not path.exists():
+            return
+        if existing == "error":
+            raise ConnectorError(
+                "HR-C010",
+                "the output is there already, and no checkpoint knows it",
+                place=str(path),
+                hint='delete it, or set existing = "replace" on the sink',
+            )
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _files(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    name = format_of(spec.format, spec.path, place)
+    path = sinks.pipeline.path(spec.path).absolute()
+    if name == "arrow":
+        raise PipelineError(
+            "HR-F017", "Spark does not write Arrow files", place=place, hint="use parquet, json or csv"
+        )
+    sinks.prepare(spec, path, place)
+    return LineFiles(str(path), Encoded(schema, name)) if name in ENCODERS else Files(str(path), name)
+
+
+def _of_spark(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    path = None if spec.path is None else str(sinks.pipeline.path(spec.path).absolute())
+    return OfSpark(spec.format, dict(spec.options), path)
+
+
+SINKS: Final[dict[type[Any], Callable[[Sinks, Any, Schema, str], Sink]]] = {
+    file.FilesTo: _files,
+    file.StdoutTo: lambda sinks, spec, schema, place: StandardOut(Encoded(schema, spec.format, header=False)),
+    file.SparkTo: _of_spark,
+}

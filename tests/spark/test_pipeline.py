@@ -1,0 +1,146 @@
+"""One pipeline file, two runtimes, the same rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.pipeline import load
+from headrace.runtimes.embedded import Runner
+from tests.runtimes.embedded.pipelines import joined, replayed, sliding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POISSON = """
+[pipeline]
+name = "made"
+[streams.s]
+source = { type = "poisson", rate = 100, rows = 3000, disorder = "1 s" }
+schema = "k BIGINT, v DOUBLE, at TIMESTAMP"
+time = "at"
+bounds = { disorder = "300 ms" }
+[[queries]]
+name = "mean"
+sql = "SELECT k, count(*) AS n, max(v) AS v FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
+sink = { path = "mean.jsonl", time = "at" }
+late = "late.jsonl"
+"""
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of an output: of one file, or of the parts that Spark wrote."""
+    files = sorted(path.glob("batch=*/part-*")) if path.is_dir() else [path]
+    return [line for each in files for line in each.read_text().splitlines()]
+
+
+def bag(path: Path) -> Counter[str]:
+    return Counter(lines(path))
+
+
+def on_both(root: Path, pipeline: Path, spark: SparkSession) -> Path:
+    """Run a pipeline here, and a copy of it in another directory on Spark; that directory."""
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    there = root.with_name(f"{root.name}-spark")
+    shutil.copytree(root, there)
+    Runner(load(pipeline)).run()
+    assert SparkRunner(load(there / pipeline.name), spark).run().state == "finished"
+    return there
+
+
+def test_files_give_the_same_answers_and_set_the_same_rows_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """Disorder within the bounds: which rows are late does not depend on how they are read."""
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    here = tmp_path / "here"
+    here.mkdir()
+    pipeline = sliding(here, rows=1_000)
+    pipeline.write_text(pipeline.read_text().replace("500 ms", "1 s"))
+    there = on_both(here, pipeline, spark)
+    assert bag(there / "hot.jsonl") == bag(here / "hot.jsonl")
+    assert len(lines(there / "rejected.jsonl")) == len(lines(here / "rejected.jsonl")) > 0
+    assert lines(there / "late.jsonl") == lines(here / "late.jsonl") == []
+    again = SparkRunner(load(there / pipeline.name), spark).run()
+    assert (again.state, again.queries["hot"].answers) == ("finished", 0)
+    assert bag(there / "hot.jsonl") == bag(here / "hot.jsonl")
+
+
+def test_generated_rows_come_at_the_same_instants(spark: SparkSession, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "made.toml").write_text(POISSON)
+    there = on_both(here, here / "made.toml", spark)
+    assert bag(there / "mean.jsonl") == bag(here / "mean.jsonl")
+    assert len(lines(here / "late.jsonl")) > 0
+    assert _late(there) == _late(here)
+
+
+def _late(root: Path) -> list[Any]:
+    read = [json.loads(line) for line in lines(root / "late.jsonl")]
+    return sorted((each["time"], each["heartbeat"], each["missed"]) for each in read)
+
+
+def test_a_join_of_csv_and_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    there = on_both(here, joined(here, rows=800), spark)
+    found = spark.read.parquet(str(there / "pairs.parquet")).select("item", "amount").collect()
+    import pyarrow.parquet as pq
+
+    expected = pq.read_table(here / "pairs.parquet").to_pylist()
+    assert Counter((row.item, row.amount) for row in found) == Counter(
+        (row["item"], row["amount"]) for row in expected
+    )
+    assert Counter(set(lines(there / "totals.csv"))) == Counter(set(lines(here / "totals.csv")))
+
+
+def test_recorded_arrivals_are_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    pipeline = replayed(here, rows=300)
+    pipeline.write_text(pipeline.read_text().replace(".arrow", ".jsonl"))
+    there = on_both(here, pipeline, spark)
+    for name in {path.name for path in here.glob("*.jsonl")} & {
+        path.name for path in there.iterdir() if path.is_dir()
+    }:
+        if name.startswith("late"):
+            assert _late(there) == _late(here)
+        else:
+            assert bag(there / name) == bag(here / name), name
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("rows = 3000, ", ""), "HR-F017"),
+        (('type = "poisson", rate = 100, rows = 3000, disorder = "1 s"', 'type = "stdin"'), "HR-F017"),
+        (('"made"', '"made"\nrecord = "record"'), "HR-F017"),
+        (("mean.jsonl", "mean.arrow"), "HR-F017"),
+    ],
+)
+def test_what_spark_does_not_have_is_said(
+    spark: SparkSession, tmp_path: Path, change: tuple[str, str], code: str
+) -> None:
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    (tmp_path / "made.toml").write_text(POISSON.replace(*change))
+    with pytest.raises(HeadraceError, match=code):
+        SparkRunner(load(tmp_path / "made.toml"), spark).run()
+
+
+def test_an_output_that_is_there_is_not_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    text = POISSON.replace('"made"', '"made"\ncheckpoint = "state"')
+    (tmp_path / "made.toml").write_text(text)
+    (tmp_path / "mean.jsonl").write_text("precious\n")
+    with pytest.raises(HeadraceError, match="HR-C010"):
+        SparkRunner(load(tmp_path / "made.toml"), spark).run()
+    assert (tmp_path / "mean.jsonl").read_text() == "precious\n"
