@@ -16,7 +16,7 @@ import headrace
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-# Pages on Spark share the session of tests/spark, and are run there.
+# Pages on Spark, and blocks marked `python spark`, share the session of tests/spark, and are run there.
 EXAMPLES_IN = [
     path
     for path in DOCUMENTS
@@ -52,7 +52,7 @@ def blocks(path: Path, text: str) -> list[Block]:
 
 def runnable(block: Block) -> bool:
     words = block.info.split()
-    return words[:1] == ["python"] and "no-run" not in words
+    return words[:1] == ["python"] and not {"no-run", "spark"} & set(words)
 
 
 def test_blocks_are_found_with_their_line_and_info() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,47 @@ def test_run_tells_scripts_in_json(tmp_path: Path) -> None:
     assert told["streams"]["bids"]["rows_in"] == 300
 
 
-def test_pipelines_of_spark_are_named_and_can_be_run_embedded(tmp_path: Path) -> None:
+def test_a_runtime_can_be_named_and_must_be_known(tmp_path: Path) -> None:
     pipeline = sliding(tmp_path, rows=100)
     pipeline.write_text(pipeline.read_text().replace('runtime = "embedded"', 'runtime = "spark"'))
-    refused = headrace("run", pipeline)
-    if refused.exit_code:
-        assert "--runtime embedded" in refused.stderr
+    refused = headrace("run", pipeline, "--runtime", "sparc")
+    assert refused.exit_code == 1
+    assert "--runtime embedded or spark" in refused.stderr
     assert headrace("run", pipeline, "--runtime", "embedded", "--quiet").exit_code == 0
+
+
+def test_a_run_on_spark_is_told_by_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words around a run; tests/spark has the run itself."""
+
+    @dataclass
+    class Account:
+        rows: dict[str, int]
+        answers: int = 7
+        late: int = 1
+        rejected: int = 2
+
+    @dataclass
+    class Result:
+        state: str
+        queries: dict[str, Account]
+
+    class Runner:
+        def __init__(self, pipeline: Any) -> None:
+            self.pipeline = pipeline
+
+        def run(self, on_progress: Any) -> Result:
+            return Result("stopped", {"hot": Account({"bids": 1_234})})
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr("headrace.spark.Runner", Runner, raising=False)
+    pipeline = sliding(tmp_path, rows=10)
+    told = headrace("run", pipeline, "--runtime", "spark").stdout
+    assert "sliding is stopped" in told
+    assert "query hot: 1,234 rows of bids; 7 answers, 1 late, 2 rejected" in told
+    assert "run it again" in told
+    scripted = json.loads(headrace("run", pipeline, "--runtime", "spark", "--json").stdout)
+    assert scripted["queries"]["hot"]["answers"] == 7
 
 
 def test_explain_shows_plan_and_graph(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from headrace.plan.nodes import Plan
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, late_rows, rejected_rows
-from headrace.runtimes.spark.fan import NOW, TIME, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
@@ -126,6 +126,7 @@ def on_spark(
     partitions: int,
     cluster: Cluster,
     outlet: Outlet | None = None,
+    ends: bool = False,
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch."""
     outcome = Outcome()
@@ -136,13 +137,15 @@ def on_spark(
         outlet or Outlet("__t"),
         tables={name: to_ipc(rows) for name, rows in tables.items()},
     )
-    for now, arrived in batches:
+    for number, (now, arrived) in enumerate(batches, start=1):
         if cluster.rng.random() < 0.1:
             cluster.restart()
         below: list[pa.RecordBatch | pd.DataFrame] = []
         for level, host in enumerate(chain):
             packages = below + [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
             packages += list(Tick(list(host.names))(iter([_clock(now)]))) if level == 0 else []
+            if ends and number == len(batches):
+                packages += list(End(list(host.names))(iter([_clock(now)])))
             below = _level(level, host, packages, cluster)
         for frame in below:
             collect(zip(frame["kind"], frame["body"], frame["metric"], strict=True), outcome)
@@ -204,16 +207,18 @@ def collect(packed: Iterable[tuple[str, bytes | None, Mapping[str, Any]]], outco
                 kinds[kind] += [tuple(row.values()) for row in batch.to_pylist()]
 
 
-def embedded(plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables) -> Outcome:
+def embedded(
+    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, ends: bool = False
+) -> Outcome:
     """The same arrivals in one engine in this process."""
     outcome = Outcome()
-    for each in embedded_instants(plan, inputs, batches, tables):
+    for each in embedded_instants(plan, inputs, batches, tables, ends):
         outcome.add(each)
     return outcome
 
 
 def embedded_instants(
-    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables
+    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, ends: bool = False
 ) -> Iterator[Outcome]:
     """What one engine in this process gives at each instant."""
     engine = Engine()
@@ -221,12 +226,16 @@ def embedded_instants(
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)
-    for now, arrived in batches:
+    for number, (now, arrived) in enumerate(batches, start=1):
         for name, (rows, times) in arrived.items():
             ticks = pa.array(times, pa.int64(), from_pandas=True)
             external = engine.graph.sources[name].kind.value == "external"
             engine.push(name, rows, ticks if external else None, now=now)
         engine.advance(now)
+        if ends and number == len(batches):
+            for source in dict.fromkeys(sources_of(plan)):
+                engine.end(source.name)
+            engine.advance(now)
         yield _drained(engine)
 
 

@@ -1,4 +1,7 @@
-"""Every python block of the pages on Spark runs, in the session that all Spark tests share."""
+"""Every python block of the pages on Spark runs, in the session that all Spark tests share.
+
+So does every block of other pages that is marked `python spark`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted((ROOT / "docs" / "spark").glob("*.md"))
+MARKED = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
     pytest.param(page, text, match.start(), id=f"{page.name}:{text.count(chr(10), 0, match.start()) + 2}")
-    for page in PAGES
+    for page in (*PAGES, *MARKED)
     for text in [page.read_text()]
-    for match in re.finditer(r"^```python$", text, re.M)
+    for match in re.finditer(r"^```python$" if page in PAGES else r"^```python spark$", text, re.M)
 ]
 
 
