@@ -7,7 +7,7 @@ comes (`End`), and stops by itself. Otherwise it runs until it is stopped.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from headrace.errors import PipelineError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.pipeline.pipeline import LATE, REJECTED
 from headrace.runtimes.spark.frames import ARRIVAL, Frames
-from headrace.runtimes.spark.outputs import KINDS, outputs
+from headrace.runtimes.spark.outputs import KINDS, Sink, outputs
 from headrace.runtimes.spark.progress import Progress, read
 from headrace.runtimes.spark.session import session
 from headrace.runtimes.spark.sinks import Sinks
@@ -86,11 +86,19 @@ class Runner:
             spark = self._given or session(self.pipeline.name, **QUIET)
             if self._given is None:
                 stack.callback(spark.stop)
-            home = self._home(stack)
-            running = [self._start(spark, home, query) for query in self.pipeline.queries]
-            for query in running:
-                stack.callback(query.stop)
-            return self._watched(running, on_progress or (lambda progress: None))
+            frames = Frames(spark, self.pipeline, self._home(stack))
+            sinks = {query.name: self._sinks(frames, query) for query in self.pipeline.queries}
+            tell, accounts = on_progress or (lambda progress: None), dict[str, Account]()
+            for together in self._turns(frames):
+                if not self._stopping:
+                    running = [self._start(stack, frames, each, sinks[each.name]) for each in together]
+                    accounts |= self._watched(running, tell)
+        return Result("stopped" if self._stopping else "finished", accounts)
+
+    def _turns(self, frames: Frames) -> list[tuple[PipelineQuery, ...]]:
+        """Queries that end have the machine to themselves, one after the other; others run side by side."""
+        queries = self.pipeline.queries
+        return [(query,) for query in queries] if frames.bounded else [queries]
 
     def _home(self, stack: ExitStack) -> Path:
         written = self.pipeline.spec.pipeline.checkpoint
@@ -100,9 +108,9 @@ class Runner:
 
     # --- starting
 
-    def _start(self, spark: SparkSession, home: Path, query: PipelineQuery) -> StreamingQuery:
-        frames, checkpoint = Frames(spark, self.pipeline, home), home / "queries" / query.name
-        sinks = self._sinks(query, fresh=not (checkpoint / "offsets").exists())
+    def _start(
+        self, stack: ExitStack, frames: Frames, query: PipelineQuery, sinks: Mapping[str, Sink]
+    ) -> StreamingQuery:
         made = outputs(
             query.query,
             streams={name: frames.of(name) for name in query.streams},
@@ -111,16 +119,20 @@ class Runner:
             time_column=query.spec.sink.time,
             arrival=ARRIVAL if frames.replays else None,
             kinds=frozenset(sinks),
-            ending=_ending(spark, home) if frames.bounded else None,
+            ending=_ending(frames.spark, frames.home) if frames.bounded else None,
         )
-        return made.start(
-            checkpoint=str(checkpoint),
+        started = made.start(
+            checkpoint=str(_checkpoint(frames, query)),
             name=query.name,
             trigger={"availableNow": True} if frames.bounded else None,
             **sinks,
         )
+        stack.callback(started.stop)
+        return started
 
-    def _sinks(self, query: PipelineQuery, fresh: bool) -> dict[str, Callable[..., None]]:
+    def _sinks(self, frames: Frames, query: PipelineQuery) -> dict[str, Sink]:
+        """The sinks of a query; what is wrong with one is said before anything runs."""
+        fresh = not (_checkpoint(frames, query) / "offsets").exists()
         make, spec, place = Sinks(self.pipeline, fresh), query.spec, f"queries.{query.name}"
         found = {KINDS[0]: make.answers(spec.sink, query.query.schema, f"{place}.sink")}
         if spec.late is not None:
@@ -137,25 +149,26 @@ class Runner:
 
     # --- running
 
-    def _watched(self, running: list[StreamingQuery], tell: Told) -> Result:
+    def _watched(self, running: list[StreamingQuery], tell: Told) -> dict[str, Account]:
+        """Tell of the queries until all have ended; what fails one of them is raised."""
         accounts = {query.name: Account() for query in running}
         seen = {query.name: -1 for query in running}
-        while not self._stopping and any(query.isActive for query in running):
-            self._wait(running)
+        active = running
+        while active and not self._stopping:
+            self._wait(active)
             for query in running:
                 seen[query.name] = _told(query, seen[query.name], accounts[query.name], tell)
-        for query in running:
-            if self._stopping:
-                query.stop()
+            active = [query for query in running if query.isActive]
+        for query in active:
+            query.stop()
             _told(query, seen[query.name], accounts[query.name], tell)
-        return Result("stopped" if self._stopping else "finished", accounts)
+        return accounts
 
-    def _wait(self, running: list[StreamingQuery]) -> None:
+    def _wait(self, active: list[StreamingQuery]) -> None:
         """Until a query ends, or for a moment; what stopped one stops all."""
-        first = next(query for query in running if query.isActive)
         try:
-            first.awaitTermination(LOOK)
-            for query in running:
+            active[0].awaitTermination(LOOK)
+            for query in active:
                 if (failed := query.exception()) is not None:
                     raise failed
         except PySparkException as error:
@@ -165,6 +178,10 @@ class Runner:
                 place=self.pipeline.name,
                 hint="what was committed is safe; run it again to go on",
             ) from error
+
+
+def _checkpoint(frames: Frames, query: PipelineQuery) -> Path:
+    return frames.home / "queries" / query.name
 
 
 def _told(query: StreamingQuery, last: int, account: Account, tell: Told) -> int:
