@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import HeadraceError
@@ -92,28 +93,24 @@ def test_a_join_of_csv_and_parquet(spark: SparkSession, tmp_path: Path) -> None:
     here.mkdir()
     there = on_both(here, joined(here, rows=800), spark)
     found = spark.read.parquet(str(there / "pairs.parquet")).select("item", "amount").collect()
-    import pyarrow.parquet as pq
-
     expected = pq.read_table(here / "pairs.parquet").to_pylist()
     assert Counter((row.item, row.amount) for row in found) == Counter(
         (row["item"], row["amount"]) for row in expected
     )
-    assert Counter(set(lines(there / "totals.csv"))) == Counter(set(lines(here / "totals.csv")))
+    assert set(lines(there / "totals.csv")) == set(lines(here / "totals.csv"))  # a header in each part
 
 
 def test_recorded_arrivals_are_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+    """With one query: what `admit` calls late depends on the answers that are wanted."""
     here = tmp_path / "here"
     here.mkdir()
     pipeline = replayed(here, rows=300)
-    pipeline.write_text(pipeline.read_text().replace(".arrow", ".jsonl"))
+    text = pipeline.read_text().replace("per_key.arrow", "per_key.jsonl")
+    pipeline.write_text(text[: text.rindex("[[queries]]")])
     there = on_both(here, pipeline, spark)
-    for name in {path.name for path in here.glob("*.jsonl")} & {
-        path.name for path in there.iterdir() if path.is_dir()
-    }:
-        if name.startswith("late"):
-            assert _late(there) == _late(here)
-        else:
-            assert bag(there / name) == bag(here / name), name
+    assert bag(there / "per_key.jsonl") == bag(here / "per_key.jsonl")
+    assert len(_late(here)) > 0
+    assert _late(there) == _late(here)
 
 
 @pytest.mark.parametrize(
