@@ -27,12 +27,13 @@ $(READY): pyproject.toml scripts/ensure-venv
 WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 	|| echo "Going on without Java: what needs Spark is skipped." >&2
 
+# Killed drivers, killed executors and clusters of several processes take minutes each: make soak runs them.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest $(ARGS)
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" $(ARGS)
 
 soak: $(READY) ## Kill running pipelines 200 times and Spark drivers 20 times, and look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
-	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark/test_faults.py $(ARGS)
+	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark -m "slow and spark" $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .

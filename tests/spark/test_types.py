@@ -17,3 +17,20 @@ def test_a_stream_has_the_columns_of_its_dataframe(spark: SparkSession) -> None:
     made = headrace.spark.stream("bids", df, time="ts")
     columns = [("item", pa.string()), ("price", pa.float64()), ("ts", pa.timestamp("us"))]
     assert (made.schema, made.time_column) == (pa.schema(columns), "ts")
+
+
+def test_the_clock_counts_the_ticks_of_the_query(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    from headrace.runtimes.spark.apply import clock_ticks
+
+    micros = 1_700_000_000_123_456
+    asked = {
+        None: micros,
+        1: 1_700_000_000,
+        1_000: 1_700_000_000_123,
+        1_000_000: micros,
+        10**9: micros * 1000,
+    }
+    columns = [clock_ticks(F.lit(micros), each) for each in asked]
+    assert list(spark.range(1).select(*columns).first() or ()) == list(asked.values())

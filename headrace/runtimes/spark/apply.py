@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.engine.durations import Duration
@@ -35,6 +35,8 @@ KINDS = frozenset((RESULT, LATE, REJECTED))
 TICKS_IN = "__headrace_ticks"
 """A column of this name, where a DataFrame has one, is the time of its rows in ticks."""
 
+MICROS = 1_000_000
+
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
 
@@ -51,6 +53,7 @@ class Options:
     kinds: frozenset[str] = KINDS
     native: bool = True
     ending: DataFrame | None = None
+    per_second: int | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -129,7 +132,9 @@ def answers(
     said.check(query.sources)
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
-    options = Options(said, timer, shards, time_column, arrival, kinds, native, ending)
+    options = Options(
+        said, timer, shards, time_column, arrival, kinds, native, ending, query.ticks_per_second
+    )
     parts = _parts(query, options)
     packed = _packed(query, parts, {**(streams or {}), **more}, options)
     return Answers(packed, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
@@ -293,16 +298,23 @@ def _time(df: DataFrame, query: Query, source: Source) -> Any:
 def _now(df: DataFrame, options: Options) -> Any:
     if options.arrival is not None:
         return ticks(df, options.arrival, "arrival")
-    return F.unix_micros(F.current_timestamp())
+    return clock_ticks(F.unix_micros(F.current_timestamp()), options.per_second)
+
+
+def clock_ticks(micros: Column, per_second: int | None) -> Column:
+    """The clock in the ticks of the query; sequence numbers have none, and the clock keeps its own."""
+    if per_second is None or per_second == MICROS:
+        return micros
+    if per_second > MICROS:
+        return micros * F.lit(per_second // MICROS)
+    return F.floor(micros / F.lit(MICROS // per_second)).cast("bigint")
 
 
 def _ticking(
     spark: SparkSession, timer: Duration | DataFrame, names: list[int], options: Options
 ) -> DataFrame:
     clock = timer if isinstance(timer, DataFrame) else _rate(spark, timer)
-    now = _now(
-        clock, options if isinstance(timer, DataFrame) else Options(options.inputs, None, None, None, None)
-    )
+    now = _now(clock, options if isinstance(timer, DataFrame) else replace(options, arrival=None))
     return clock.select(now.alias(NOW)).mapInArrow(Tick(names), PACKED_DDL)
 
 
