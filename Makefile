@@ -10,17 +10,17 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak lint format bench demo clean distclean
+.PHONY: help setup test soak lint format bench experiments demo clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint and benchmarks need
+setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint, benchmarks and experiments need
 
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
-	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark]'
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,plots]'
 	@touch $@
 
 # The engine runs without Java; what needs Spark is skipped, with the reason.
@@ -55,11 +55,14 @@ bench: $(READY) ## Run every benchmark, then print each value beside its floor
 	$(PYTHON_IN_VENV) -m benchmarks.report || status=1; \
 	exit $$status
 
+experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and experiments/README.md
+	@$(PYTHON_IN_VENV) -m experiments all
+
 demo: $(READY) ## Run the demonstration
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m examples.demo
 
-clean: ## Remove caches, builds and benchmark results
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out
+clean: ## Remove caches, builds and what was measured
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out experiments/out
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environment too

@@ -143,6 +143,21 @@ def top(
 
 
 @app.command()
+@_saying
+def experiment(
+    names: Annotated[list[str] | None, typer.Argument(help="Names, or `all`; none lists them.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Ten times longer.")] = False,
+    real: Annotated[bool, typer.Option("--real", help="In real time, not on the simulated clock.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
+) -> None:
+    """Reproduce figures of the papers: numbers, pictures, and whether each claim holds."""
+    from headrace.cli.experiment import experiment as run_experiments
+
+    if not run_experiments(names or [], full, real, listed):
+        raise typer.Exit(1)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Look at this machine: what is there, what is missing, what to install."""
     from headrace.cli.doctor import examine, told

@@ -1,0 +1,84 @@
+"""`experiments/README.md`, made of `recorded.json` and of nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Result as Number
+from benchmarks.report import verdict
+from experiments.store import HERE, RECORDED
+
+PAGE = HERE / "README.md"
+PICTURES = HERE / "pictures"
+
+HEAD = """# The papers' experiments
+
+<!-- Made by `make experiments`; change experiments/*.py and run that, not this page. -->
+
+The figures of the papers that Headrace is made of, measured on Headrace: the real engine and its operators,
+Poisson arrivals with fixed seeds, and a simulated clock that advances by the CPU time which each step really
+took and skips the time in which nothing happens. The column "ours" is one run on one machine: {machine}.
+
+`headrace experiment NAME` runs one, with its picture in `experiments/out/`; `--full` runs it about ten times
+longer, `--real` in real time. `make experiments` runs all and writes this page anew. How each number is
+measured, and where it differs from the paper and why, is said below the table.
+
+| figure | claim | paper | ours | holds | command |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+
+def page(recorded: dict[str, Any], pictures: Path = PICTURES) -> str:
+    """The whole page."""
+    machine = recorded["machine"]
+    words = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, " + (
+        f"Python {recorded['versions']['python']}, pyarrow {recorded['versions']['pyarrow']}"
+    )
+    rows = [_row(name, e) for name, e in recorded["experiments"].items()]
+    sections = [_section(name, e, pictures) for name, e in recorded["experiments"].items()]
+    return HEAD.format(machine=words) + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n"
+
+
+def _row(name: str, e: dict[str, Any]) -> str:
+    held = [r for r in e["results"] if verdict(r)]
+    ours = "<br>".join(f"`{r['name']}` {_value(r)} ({_bound(r)})" for r in held) or e["verdict"]
+    paper = "<br>".join(dict.fromkeys(r["paper"] for r in held if r.get("paper"))) or "no number"
+    holds = "yes" if e["holds"] else "**no**"
+    link = f"[{e['figure']}](#{name})"
+    return f"| {link} | {e['claim']} | {paper} | {ours} | {holds} | `headrace experiment {name}` |"
+
+
+def _section(name: str, e: dict[str, Any], pictures: Path) -> str:
+    lines = [f"## {name}", "", f"{e['figure']}. {e['claim'][0].upper()}{e['claim'][1:]}.", ""]
+    if (pictures / f"{name}.svg").exists():
+        lines += [f"![{e['figure']}](pictures/{name}.svg)", ""]
+    lines += [f"Found: {e['verdict']}.", "", f"Measured: {e['method']}."]
+    differs = [*([e["differs"]] if e["differs"] else []), *_differences(e)]
+    if differs:
+        lines += ["", "Differs from the paper: " + " ".join(differs)]
+    lines += ["", "| number | value | bound | paper |", "| --- | ---: | --- | --- |"]
+    lines += [f"| `{r['name']}` | {_value(r)} | {_bound(r)} | {r.get('paper', '')} |" for r in e["results"]]
+    return "\n".join(lines)
+
+
+def _differences(e: dict[str, Any]) -> list[str]:
+    return [f"`{r['name']}`: {r['differs']}." for r in e["results"] if r.get("differs")]
+
+
+def _value(r: Number) -> str:
+    value = r["value"]
+    shown = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+    return f"{shown} {r['unit']}".strip()
+
+
+def _bound(r: Number) -> str:
+    if "floor" in r:
+        return f"≥ {r['floor']:,g}"
+    return f"≤ {r['ceiling']:,g}" if "ceiling" in r else ""
+
+
+def write(recorded: Path = RECORDED, path: Path = PAGE) -> None:
+    """Write the page anew."""
+    path.write_text(page(json.loads(recorded.read_text())))

@@ -1,0 +1,98 @@
+"""Draws the panels of a result side by side, as PNG and SVG. matplotlib is the extra `headrace[plots]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from experiments.result import Line, Panel
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#7f7f7f", "#b8860b")
+"""Okabe and Ito's, which colour-blind readers can tell apart."""
+
+MARKERS = "osD^vPX"
+
+STYLES: dict[str, dict[str, Any]] = {
+    "points": {"linewidth": 1.6, "markersize": 5.5},
+    "flat": {"linewidth": 1.8, "marker": ""},
+    "analytic": {"linewidth": 1.3, "linestyle": "--", "marker": ""},
+    "steps": {"linewidth": 1.3, "marker": "", "drawstyle": "steps-post"},
+    "scatter": {"linewidth": 0, "markersize": 6.5},
+    "bars": {},
+}
+DASHES = ("-", "--", "-.", (0, (1, 1.2)))
+SETTINGS: Any = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "headrace",
+}
+
+
+def draw(title: str, panels: Sequence[Panel], into: Path) -> list[Path]:
+    """Write `into`.png and `into`.svg; the same panels give the same bytes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(SETTINGS):
+        figure, axes = pyplot.subplots(
+            1, len(panels), figsize=(5.6 * len(panels), 4.0), layout="constrained", squeeze=False
+        )
+        figure.suptitle(title, fontsize=12)
+        for axis, panel in zip(axes[0], panels, strict=True):
+            _panel(axis, panel)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        paths = [into.with_suffix(".png"), into.with_suffix(".svg")]
+        figure.savefig(paths[0], dpi=130, metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
+        pyplot.close(figure)
+    return paths
+
+
+def _panel(axis: Any, panel: Panel) -> None:
+    axis.set_title(panel.title)
+    axis.set_xlabel(panel.x_label)
+    axis.set_ylabel(panel.y_label)
+    axis.set_xscale(panel.x_scale)
+    axis.set_yscale(panel.y_scale)
+    bars = sum(line.style == "bars" for line in panel.lines)
+    nth_bar, nth_flat = count(), count()
+    for number, line in enumerate(panel.lines):
+        if line.style == "bars":
+            _bars(axis, line, next(nth_bar), bars, COLOURS[number % len(COLOURS)])
+        else:
+            _curve(axis, line, number, nth_flat)
+    if panel.ticks:
+        axis.set_xticks(range(len(panel.ticks)), panel.ticks)
+        axis.grid(False, axis="x")
+    if panel.from_zero:
+        axis.set_ylim(bottom=0)
+        axis.margins(y=0.25)
+        axis.set_ylim(bottom=0)
+    if len(panel.lines) > 1:
+        axis.legend()
+
+
+def _curve(axis: Any, line: Line, number: int, nth_flat: Any) -> None:
+    style = {"marker": MARKERS[number % len(MARKERS)], **STYLES[line.style]}
+    if line.style == "flat":
+        style["linestyle"] = DASHES[next(nth_flat) % len(DASHES)]
+    axis.plot(line.x, line.y, label=line.label, color=COLOURS[number % len(COLOURS)], **style)
+
+
+def _bars(axis: Any, line: Line, nth: int, of: int, colour: str) -> None:
+    width = 0.8 / of
+    places = [x + width * (nth - (of - 1) / 2) for x in line.x]
+    drawn = axis.bar(places, line.y, width * 0.92, label=line.label, color=colour)
+    axis.bar_label(drawn, fmt="%.3g", padding=2, fontsize=8)
+    axis.margins(y=0.15)
