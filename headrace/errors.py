@@ -73,6 +73,12 @@ class ConnectorError(HeadraceError):
     stage = "connector"
 
 
+class SpillError(HeadraceError):
+    """State that cannot be put away, or cannot be read back."""
+
+    stage = "spill"
+
+
 class PipelineError(HeadraceError):
     """A pipeline file that cannot be read or has no meaning."""
 

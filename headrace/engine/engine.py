@@ -15,9 +15,11 @@ from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, resize, settings
 from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
+from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import GraphError, InputError, ScheduleError
 from headrace.flow.batch import Batch
+from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part
 from headrace.graph.admission import Rules
 from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
@@ -60,7 +62,14 @@ class Engine:
     heartbeats of the sources at the current instant.
     """
 
-    def __init__(self, *, strategy: str = "auto", propagation: str = "eqg", now: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        strategy: str = "auto",
+        propagation: str = "eqg",
+        now: int = 0,
+        shelf: Shelf | None = None,
+    ) -> None:
         if propagation not in PROPAGATION:
             known = ", ".join(PROPAGATION)
             raise ScheduleError("HR-S002", f"unknown propagation {propagation!r}", hint=f"known: {known}")
@@ -74,6 +83,7 @@ class Engine:
         self.level = "operator"
         self._executor = Executor(self.table, lambda source: source.demand(self.now))
         self._version = 0
+        self.shelf = shelf
 
     def declare(
         self,
@@ -155,6 +165,8 @@ class Engine:
 
     def _rewire(self) -> None:
         self.arcs = wire(self.graph, self.propagation)
+        if self.shelf is not None:
+            use_shelf(self.graph, self.shelf)
         apply_labels(self.graph, LEVELS[self.level](self.graph))
         set_gates(self.graph)
         for source in self.graph.sources.values():
@@ -321,6 +333,14 @@ class Engine:
         if at is not None:
             _check_instant(at, "at")
         return resize(self._node(node), value, at)
+
+    def spill(self, bytes: int) -> int:
+        """Put about `bytes` of state on the shelf; returns how many left memory.
+
+        The operators that hold most go first. Answers stay the same, they only cost more; 0 if nothing that
+        is held can go.
+        """
+        return spill(self.graph, self.shelf, bytes)
 
     def histories(self, query: str) -> dict[Plan, Entries]:
         """The windows and granularities of a query, by the nodes of its plan, as pairs (t, value).

@@ -84,6 +84,12 @@ class Buffer:
             array[begin:stop] = array[begin + step : stop + step]
         self._head, self._tail = 0, live
 
+    def fit(self) -> None:
+        """Give back all spare room but a sixteenth."""
+        live = self._tail - self._head
+        if len(self._array) > _SMALL and 16 * len(self._array) > 17 * live:
+            self.replace(self._array[self._head : self._tail].copy())
+
     def replace(self, values: npt.NDArray[Any]) -> None:
         """Hold just these values."""
         self._array, self._head, self._tail = values, 0, len(values)
@@ -133,9 +139,18 @@ class Column(ABC):
             self._valid.drop(count)
         self._drop(count)
 
+    def fit(self) -> None:
+        """Give back spare room."""
+        for buffer in (self._valid, *self._buffers()):
+            if buffer is not None:
+                buffer.fit()
+
     def bytes(self) -> int:
         """Bytes held."""
         return (0 if self._valid is None else self._valid.bytes()) + self._bytes()
+
+    @abstractmethod
+    def _buffers(self) -> list[Buffer]: ...
 
     @abstractmethod
     def _append(self, array: pa.Array) -> None: ...
@@ -167,6 +182,9 @@ class FixedColumn(Column):
     def _drop(self, count: int) -> None:
         self._values.drop(count)
 
+    def _buffers(self) -> list[Buffer]:
+        return [self._values]
+
     def _bytes(self) -> int:
         return self._values.bytes()
 
@@ -187,6 +205,9 @@ class BooleanColumn(Column):
 
     def _drop(self, count: int) -> None:
         self._values.drop(count)
+
+    def _buffers(self) -> list[Buffer]:
+        return [self._values]
 
     def _bytes(self) -> int:
         return self._values.bytes()
@@ -228,6 +249,9 @@ class BytesColumn(Column):
         self._heap.drop(first - self._forgotten)
         self._forgotten = first
 
+    def _buffers(self) -> list[Buffer]:
+        return [self._heap, self._begins, self._lengths]
+
     def _bytes(self) -> int:
         return self._heap.bytes() + self._begins.bytes() + self._lengths.bytes()
 
@@ -249,6 +273,9 @@ class ObjectColumn(Column):
 
     def _drop(self, count: int) -> None:
         self._values.drop(count)
+
+    def _buffers(self) -> list[Buffer]:
+        return [self._values]
 
     def _bytes(self) -> int:
         return 64 * self._count + self._values.bytes()

@@ -72,6 +72,11 @@ class RowStore:
         self.base = self.next = base
         self._marked = -1
 
+    def fit(self) -> None:
+        """Give back spare room."""
+        for column in self._columns:
+            column.fit()
+
     def bytes(self) -> int:
         return sum(c.bytes() for c in self._columns)
 

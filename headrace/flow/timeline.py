@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import SpillError
+from headrace.flow.shelf import Held, Shelf
+from headrace.flow.shelvedevents import ShelvedEvents
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
 Events = npt.NDArray[np.int64]
 
 _SMALL = 4096
+_WORTH = 1 << 20
+"""Bytes below which a file is not worth while."""
 
 
 class Timeline:
@@ -21,7 +26,8 @@ class Timeline:
 
     A list of runs, each sorted by time. New events that come in order after a run extend it, the common
     case of fixed windows; others start a run of their own, and runs of like size are merged, so an event is
-    moved at most log n times. Events at MAX_TIME never happen and are not kept.
+    moved at most log n times. Events at MAX_TIME never happen and are not kept. Those of the far future may
+    be put on a shelf until their time comes.
     """
 
     def __init__(self, width: int) -> None:
@@ -32,6 +38,8 @@ class Timeline:
         self._new = 0
         self._reset = True
         self._count = 0
+        self.shelf: Shelf = Held()
+        self._shelved: list[ShelvedEvents] = []
 
     def __len__(self) -> int:
         return self._count
@@ -74,13 +82,17 @@ class Timeline:
 
     def next(self) -> int:
         """The time of the earliest event, or MAX_TIME."""
-        return min((run.first for run in self._runs), default=MAX_TIME)
+        first = min((run.first for run in self._runs), default=MAX_TIME)
+        return min([first, *(events.first for events in self._shelved)]) if self._shelved else first
 
     def take(self, until: int) -> Events:
         """Remove and return the events with time ≤ `until`, in order."""
         self._taken_to = max(self._taken_to, until)
         pieces = [piece for run in self._runs if len(piece := run.take(until))]
         self._runs = [run for run in self._runs if len(run)]
+        if self._shelved:
+            pieces += [events.take(until) for events in self._shelved if events.first <= until]
+            self._shelved = [events for events in self._shelved if len(events)]
         taken = _merge(pieces) if pieces else np.empty((0, self.width), np.int64)
         self._count -= len(taken)
         return taken
@@ -89,25 +101,61 @@ class Timeline:
         """Replace payload `column` by `new[value]`, when codes were compacted."""
         for run in self._runs:
             run.view[:, column] = new[run.view[:, column]]
+        self._rewrite(column, lambda values: new[values])
         self._forget_changes(reset=True)
 
     def convert(self, column: int, function: Callable[[Events], Events]) -> None:
         """Replace payload `column` by a function of it."""
         for run in self._runs:
             run.view[:, column] = function(run.view[:, column])
+        self._rewrite(column, function)
         self._forget_changes(reset=True)
+
+    def _rewrite(self, column: int, function: Callable[[Events], Events]) -> None:
+        """What is on the shelf is written anew; where that cannot be, it comes back."""
+        shelved, self._shelved = self._shelved, []
+        for old in shelved:
+            events = old.all()
+            events[:, column] = function(events[:, column])
+            try:
+                self._shelved.append(ShelvedEvents(events, self.shelf))
+            except SpillError:
+                self._place(events)
+            old.drop()
 
     def values(self, column: int) -> Events:
         """One payload of every pending event, in no set order."""
         pending = [run.view[:, column] for run in self._runs]
+        pending += [events.column(column) for events in self._shelved]
         return np.concatenate(pending) if pending else np.empty(0, np.int64)
 
+    # ------------------------------------------------------------------------------------------- spilling
+
+    def spill(self, bytes: int) -> int:
+        """Put away the events that are furthest off."""
+        before = self.bytes()
+        held = sum(len(run) for run in self._runs)
+        if not held:
+            return 0
+        share = max(bytes, _WORTH, before // 4) / before
+        events = _merge([run.view for run in self._runs])
+        keep = 0 if share > 0.75 else held - max(1, int(share * held))
+        self._shelved.append(ShelvedEvents(events[keep:], self.shelf))
+        self._runs = [_Run(events[:keep])] if keep else []
+        return max(0, before - self.bytes())
+
+    def spilled_bytes(self) -> int:
+        return sum(events.handle.bytes for events in self._shelved if not self.shelf.in_memory)
+
+    # --------------------------------------------------------------------------------------------- state
+
     def bytes(self) -> int:
-        return sum(run.bytes() for run in self._runs)
+        return sum(run.bytes() for run in self._runs) + sum(events.bytes() for events in self._shelved)
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         whole = full or self._reset
         parts = [run.view for run in self._runs] if whole else self._added
+        parts = [*parts, *(events.all() for events in self._shelved)] if whole else parts
         pending = [p[p[:, 0] > self._taken_to] for p in parts]
         events = np.concatenate(pending) if pending else np.empty((0, self.width), np.int64)
         self._forget_changes(reset=False)
@@ -116,6 +164,9 @@ class Timeline:
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
             self._runs, self._count = [], 0
+            for events in self._shelved:
+                events.drop()
+            self._shelved = []
         self.add(chunk["events"])
         self.take(chunk["taken"])
         self._forget_changes(reset=False)

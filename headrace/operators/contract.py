@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch, concat
 from headrace.flow.register import Register
+from headrace.flow.shelf import Shelf, Spillable
 from headrace.flow.state import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -102,6 +103,30 @@ class Operator(ABC):
     def state_bytes(self) -> int:
         """Bytes of state, beyond what waits in the input arcs."""
         return sum(part.bytes() for part in self.state().values())
+
+    def use_shelf(self, shelf: Shelf) -> None:
+        """From now on put there what memory has no room for."""
+        for part in self._spillable():
+            part.shelf = shelf
+
+    def spill(self, bytes: int) -> int:
+        """Put about `bytes` of state on the shelf, the greatest parts first; returns how many left memory.
+
+        Answers do not change. 0 where an operator has no part that can go: `headrace.flow.shelf.Spillable`.
+        """
+        freed = 0
+        for part in sorted(self._spillable(), key=lambda p: -p.bytes()):
+            if freed >= bytes:
+                break
+            freed += part.spill(bytes - freed)
+        return freed
+
+    def spilled_bytes(self) -> int:
+        """Bytes of state that are on the shelf."""
+        return sum(part.spilled_bytes() for part in self._spillable())
+
+    def _spillable(self) -> list[Spillable]:
+        return [part for part in self.state().values() if isinstance(part, Spillable)]
 
     def emit(self, batch: Batch) -> None:
         """Append rows to the output."""

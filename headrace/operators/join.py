@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions import compile_predicate
-from headrace.flow.batch import Batch, Signs
+from headrace.flow.batch import Batch, Signs, concat, sort_by_start
 from headrace.flow.keys import Words, equal_rows
 from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
-from headrace.operators.joinside import Buckets, JoinSide, Pairs
+from headrace.operators.joinshelf import Pairs
+from headrace.operators.joinside import Buckets, JoinSide
 from headrace.plan.nodes import Join
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
@@ -61,6 +62,8 @@ class JoinOperator(Waiting):
             before = right.rows.next - len(new_right.batch)
             met.append(_Met(pairs, pairs.id, pairs.probe + before, new_right.batch.arrival))
         out = self._gather([m for m in met if len(m.left)])
+        if left.shelved or right.shelved:
+            out = self._with_shelved(out, new_left, new_right)
         for side, new in ((left, new_left), (right, new_right)):
             if new is not None:
                 new.cancel(side)
@@ -94,6 +97,27 @@ class JoinOperator(Waiting):
             _arrivals(met, order),
         )
         return self._verify(out, columns)
+
+    def _with_shelved(self, out: Batch | None, new_left: _New | None, new_right: _New | None) -> Batch | None:
+        """Also the pairs of new rows with what the other side has put on a shelf, in order of start."""
+        batches = [] if out is None else [out]
+        for new, input in ((new_left, 0), (new_right, 1)):
+            if new is None:
+                continue
+            for pairs, theirs in self._sides[1 - input].shelved.meet(new.batch, new.words):
+                own = new.batch.data.take(pa.array(pairs.probe)).columns
+                columns = [*own, *theirs] if input == 0 else [*theirs, *own]
+                batches.append(self._verify(self._paired(pairs, columns, new.batch.arrival), columns))
+        return sort_by_start(concat(batches)) if batches else None
+
+    def _paired(self, pairs: Pairs, columns: list[pa.Array], arrival: Ids | None) -> Batch:
+        return Batch(
+            pa.RecordBatch.from_arrays(columns, schema=self._schema),
+            pairs.start,
+            pairs.end,
+            None if bool((pairs.sign > 0).all()) else pairs.sign.astype(np.int8),
+            None if arrival is None else arrival[pairs.probe],
+        )
 
     def _verify(self, out: Batch, columns: list[pa.Array]) -> Batch:
         left, right = self._sides

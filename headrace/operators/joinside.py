@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,11 @@ from headrace.flow.batch import Batch
 from headrace.flow.columns import Buffer
 from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore
+from headrace.flow.shelf import Shelf
 from headrace.kernels.gather import first_above
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.join import END, NEXT, START, WORD, enter, heads, pair_off, walk
+from headrace.operators.joinshelf import JoinShelf, Pairs
 from headrace.schema import Schema
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -25,17 +26,8 @@ Ids = npt.NDArray[np.int64]
 Lines = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _SMALL = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of a probe (by position) and a held row (by id), with their signed common interval."""
-
-    probe: Ids
-    id: Ids
-    start: Ids
-    end: Ids
-    sign: Ids
+_WORTH = 1 << 20
+"""Bytes below which a file is not worth while."""
 
 
 class Buckets:
@@ -66,7 +58,7 @@ class JoinSide:
 
     Adding and probing cost a cache miss or two a row, however many rows are held; expiring costs nothing.
     Rows expire from the head; those that end out of order are compacted away when they are half of what is
-    held.
+    held. The oldest may be put on a shelf (`shelved`), where they are looked up by key.
     """
 
     def __init__(self, schema: Schema, keys: Sequence[str], buckets: Buckets) -> None:
@@ -80,6 +72,7 @@ class JoinSide:
         self._checked = _SMALL
         self._killed: list[Ids] = []
         self._dead = 0
+        self.shelved = JoinShelf(schema, self._keys)
 
     @property
     def links(self) -> Lines:
@@ -145,6 +138,8 @@ class JoinSide:
             self._drop(gone)
         if len(self.rows) > 2 * self._checked:
             self._compact_if_half_dead(bound)
+        if self.shelved:
+            self.shelved.expire(bound)
 
     def _drop(self, count: int) -> None:
         self.rows.drop_before(self.rows.base + count)
@@ -183,6 +178,9 @@ class JoinSide:
         distinct, rows = np.unique(candidates, return_inverse=True)
         partner = np.full(len(negatives), EMPTY, np.int64)
         pair_off(np.ascontiguousarray(probes), rows, same, partner, np.zeros(len(distinct), np.bool_))
+        if self.shelved:
+            left = np.flatnonzero(partner == EMPTY)
+            self.shelved.withdraw(negatives.take(left), words[left])
         self.kill(np.concatenate([distinct[partner[partner != EMPTY]], ids]))
 
     def close(self, punctuation: Punctuation) -> None:
@@ -190,6 +188,8 @@ class JoinSide:
 
         Constants for all key columns are looked up by key; other patterns cost a look at every row.
         """
+        if self.shelved:
+            self.shelved.close(punctuation)
         names = [self.rows.schema.names[k] for k in self._keys]
         wanted = [punctuation.columns.get(name) for name in names]
         if wanted and all(isinstance(p, Constant) for p in wanted):
@@ -221,8 +221,43 @@ class JoinSide:
         self.links[ids - self.rows.base, END] = MIN_TIME
         self._dead += len(ids)
 
+    # -------------------------------------------------------------------------------------------- spilling
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where rows go that memory has no room for."""
+        return self.shelved.shelf
+
+    @shelf.setter
+    def shelf(self, shelf: Shelf) -> None:
+        self.shelved.shelf = shelf
+
+    def spill(self, bytes: int) -> int:
+        """Put the oldest rows away: what ends first goes together, and leaves the shelf unread."""
+        before = self.bytes()
+        if not len(self.rows):
+            return 0
+        share = max(bytes, _WORTH, before // 4) / before
+        count = len(self.rows) if share > 0.75 else max(1, int(share * len(self.rows)))
+        lines = self.links[:count]
+        alive = lines[:, END] > MIN_TIME
+        ids = np.flatnonzero(alive) + self.rows.base
+        self.shelved.put_rows(lines[alive], self.rows.take(ids))
+        self._drop(count)
+        self._links.fit()
+        self.rows.fit()
+        self._dead = int(np.count_nonzero(self.links[:, END] == MIN_TIME))
+        self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
+        return max(0, before - self.bytes())
+
+    def spilled_bytes(self) -> int:
+        return self.shelved.spilled_bytes()
+
+    # --------------------------------------------------------------------------------------------- state
+
     def bytes(self) -> int:
-        return self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
+        held = self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
+        return held + self.shelved.bytes()
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(self.rows.changes(full))
@@ -232,9 +267,10 @@ class JoinSide:
         chunk["links"] = lines
         chunk["killed"] = np.concatenate(killed) if killed else np.empty(0, np.int64)
         self._killed = []
-        return chunk
+        return chunk | self.shelved.changes(full)
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
+        self.shelved.apply(chunk)
         if chunk["reset"]:
             self._links = Buffer(np.int64, 4)
         else:

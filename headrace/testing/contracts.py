@@ -192,7 +192,7 @@ class Trial:
         return self.watch.batches
 
     def _step(self) -> None:
-        rare = (self.punctuate, self.save, self.restore, self.settle)
+        rare = (self.punctuate, self.save, self.restore, self.settle, self.spill)
         actions = (self.push, self.push, self.execute, self.beat, *rare)
         actions[self._choose(len(actions))]()
 
@@ -269,6 +269,10 @@ class Trial:
         held = self.operator.state_bytes()
         assert held >= 0
         self.peak = max(self.peak, held)
+
+    def spill(self) -> None:
+        """Put some of the state on the operator's shelf."""
+        self.operator.spill(1 + self._choose(4) * self.operator.state_bytes() // 3)
 
     # ----------------------------------------------------------------------------------------- snapshots
 

@@ -14,6 +14,8 @@ K: Final = (1000, 1, 2, 7, "auto")
 STRATEGIES: Final = ("dfs", "bfs", "rr")
 ETS: Final = ("none", "periodic", "on_demand")
 PROPAGATIONS: Final = ("punctuation", "eqg")
+SPILLS: Final = (1 << 30, 1, 1000)
+"""Bytes to put away: all, a part of one piece of state, about an operator's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +25,8 @@ class Run:
     `swaps` are (index of a step, strategy): the table is changed before that step. `snapshots` are indexes of
     steps before which the engine is replaced by a new one restored from its snapshot. `load` is the index of
     the step before which tables are loaded; −1: as soon as the query is there, −2: before that. `reload`:
-    they are also loaded into an engine that is then restored.
+    they are also loaded into an engine that is then restored. `spills` are (index of a step, bytes): so much
+    state is put on a shelf before that step.
     """
 
     steps: tuple[Step, ...]
@@ -35,11 +38,13 @@ class Run:
     snapshots: frozenset[int]
     load: int = -2
     reload: bool = True
+    spills: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         steps = ", ".join(map(_brief, self.steps))
         ways = f"k={self.k}, strategy={self.strategy}, ets={self.ets}, propagation={self.propagation}"
         changes = f"swaps={list(self.swaps)}, snapshots={sorted(self.snapshots)}"
+        changes += f", spills={list(self.spills)}"
         return f"Run({ways}, {changes}, load={self.load}, reload={self.reload}, steps=[{steps}])"
 
 
@@ -49,7 +54,7 @@ def _brief(step: Step) -> str:
 
 @st.composite
 def runs(draw: st.DrawFn, case: Case, lag: int = 0) -> Run:
-    """A way to execute a case: cuts, order of pushes, k, strategy, ETS, swaps and snapshots in mid-run."""
+    """A way to execute a case: cuts, order of pushes, k, strategy, ETS, swaps, snapshots and spills in mid-run."""
     schemas = {source.name: source.columns for source in sources_of(case.plan)}
     batches = {name: batch_of(case.sources[name], schemas[name]) for name in sorted(schemas)}
     steps = tuple(interleavings(batches, lambda n: draw(st.integers(0, n - 1)), lag=lag))
@@ -64,4 +69,5 @@ def runs(draw: st.DrawFn, case: Case, lag: int = 0) -> Run:
         draw(st.frozensets(places, max_size=2)),
         draw(st.integers(-2, len(steps) - 1)) if tables_of(case.plan) else -2,
         draw(st.booleans()),
+        tuple(draw(st.lists(st.tuples(places, st.sampled_from(SPILLS)), max_size=3))),
     )

@@ -32,19 +32,21 @@ def operators() -> Iterator[type[Operator]]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is only forgotten once it is much is forgotten at once, so that small inputs see it."""
     for name in IMPATIENT:
-        monkeypatch.setattr(f"headrace.operators.{name}", 0)
+        monkeypatch.setattr(f"headrace.{name}", 0)
 
 
 IMPATIENT = (
-    "changes._PATIENCE",
-    "newest_rows._PATIENCE",
-    "aggregate._PATIENCE",
-    "session_aggregate._PATIENCE",
-    "sliding_aggregate._SPARE",
-    "joinside._SMALL",
-    "sequence_stage._PATIENCE",
-    "sequence_stage._ROOM",
-    "sequence_consecutive._PATIENCE",
+    "operators.changes._PATIENCE",
+    "operators.newest_rows._PATIENCE",
+    "operators.aggregate._PATIENCE",
+    "operators.session_aggregate._PATIENCE",
+    "operators.sliding_aggregate._SPARE",
+    "operators.joinside._SMALL",
+    "operators.joinside._WORTH",
+    "flow.timeline._WORTH",
+    "operators.sequence_stage._PATIENCE",
+    "operators.sequence_stage._ROOM",
+    "operators.sequence_consecutive._PATIENCE",
 )
 OPERATORS = sorted(operators(), key=lambda o: o.__name__)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
+from headrace.flow.shelf import Held
 from headrace.testing.plans import Case, sources_of, tables_of
 from headrace.testing.runs import Run
 from headrace.time.ets import NONE, ON_DEMAND, Policy, TimerPromise, periodic
@@ -18,7 +19,8 @@ POLICIES: dict[str, Policy] = {"none": NONE, "periodic": periodic(3), "on_demand
 
 def engine_for(case: Case, run: Run, lag: int = 0) -> Engine:
     """A fresh engine with the case's query, whose sources vouch for the clock as the run does."""
-    engine = Engine(strategy=f"{run.strategy}({run.k})", propagation=run.propagation, now=-(10**9))
+    strategy, start = f"{run.strategy}({run.k})", -(10**9)
+    engine = Engine(strategy=strategy, propagation=run.propagation, now=start, shelf=Held())
     for source in sorted(sources_of(case.plan), key=lambda s: s.name):
         engine.declare(source, policy=POLICIES[run.ets], promise=TimerPromise(lag))
     if run.load == -2:
@@ -57,6 +59,9 @@ def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[l
             engine.restore(chain)
         if run.load == i:
             load_tables(engine, case)
+        for at, size in run.spills:
+            if at == i:
+                engine.spill(size)
         hook(engine)
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -12,6 +14,15 @@ from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
 from tests.engine.driving import execute
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces() -> Iterator[None]:
+    """A few rows are worth a file, so that small inputs are put away in pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("flow.timeline", "operators.joinside"):
+            patch.setattr(f"headrace.{module}._WORTH", 0)
+        yield
 
 
 @settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))

@@ -1,0 +1,138 @@
+"""A shelf in a directory: one Arrow file for each batch, mapped into memory when it is read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from headrace.errors import SpillError
+from headrace.flow.shelf import Handle
+
+_LOCK = "lock"
+_TOKEN = b"headrace"
+
+
+class DirectoryShelf:
+    """Puts batches into a directory of its own under `path`, which goes when the shelf does.
+
+    What a killed process left is removed by the next shelf under the same path: a living shelf holds a lock
+    on its directory. Nothing there outlives its process on purpose, because snapshots contain what is
+    spilled.
+    """
+
+    in_memory = False
+
+    def __init__(self, path: str | Path) -> None:
+        self._token = uuid.uuid4().hex
+        self._sizes: dict[str, int] = {}
+        self.path = Path(path) / f"spill-{self._token}"
+        try:
+            lock = _create(self.path)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        _sweep(Path(path), self.path)
+        self._close = weakref.finalize(self, _remove, self.path, lock)
+
+    def put(self, rows: pa.RecordBatch) -> Handle:
+        name = f"{len(self._sizes):08d}-{uuid.uuid4().hex[:8]}.arrow"
+        path = self.path / name
+        schema = rows.schema.with_metadata({_TOKEN: self._token + name})
+        try:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                writer.write_batch(rows.replace_schema_metadata(schema.metadata))
+            self._sizes[name] = path.stat().st_size
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise _unwritable(self.path, error) from error
+        return Handle(name, rows.num_rows, self._sizes[name])
+
+    def get(self, handle: Handle) -> pa.RecordBatch:
+        """A view of the file: what is looked at is read, the rest is not."""
+        path = self.path / handle.name
+        try:
+            if path.stat().st_size != self._sizes.get(handle.name):
+                raise OSError("the file has another size than when it was written")
+            with pa.memory_map(str(path)) as source:
+                found = pa.ipc.open_file(source).get_batch(0)
+        except (OSError, pa.ArrowException, ValueError, IndexError) as error:
+            raise _unreadable(path, str(error)) from error
+        if (found.schema.metadata or {}).get(_TOKEN) != (self._token + handle.name).encode():
+            raise _unreadable(path, "the file is not the one that was written")
+        return found.replace_schema_metadata(None)
+
+    def drop(self, handle: Handle) -> None:
+        self._sizes.pop(handle.name, None)
+        with suppress(OSError):
+            (self.path / handle.name).unlink()
+
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(self._sizes.values())
+
+    def close(self) -> None:
+        """Remove the directory."""
+        self._close()
+
+
+def _create(path: Path) -> IO[str]:
+    """A new directory, locked before another shelf can see it."""
+    hidden = path.with_name(f".{path.name}")
+    hidden.mkdir(parents=True)
+    lock = _locked(hidden / _LOCK)
+    assert lock is not None
+    hidden.rename(path)
+    return lock
+
+
+def _locked(path: Path) -> IO[str] | None:
+    """The file, locked for as long as it is open; None if another process has it."""
+    lock = path.open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def _sweep(path: Path, own: Path) -> None:
+    """Remove what no living shelf has a lock on."""
+    for left in path.glob("spill-*"):
+        if left == own or not (left / _LOCK).exists():
+            continue
+        with suppress(OSError):
+            lock = _locked(left / _LOCK)
+            if lock is not None:
+                _remove(left, lock)
+
+
+def _remove(path: Path, lock: IO[str]) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    lock.close()
+
+
+def _unwritable(path: Path, error: OSError) -> SpillError:
+    return SpillError(
+        "HR-M102",
+        f"state cannot be put on disk: {error.strerror or os.strerror(error.errno or 0) or error}",
+        place=str(path),
+        hint="free space there or name another directory; nothing was lost, the state is still in memory",
+    )
+
+
+def _unreadable(path: Path, reason: str) -> SpillError:
+    return SpillError(
+        "HR-M103",
+        f"state on disk cannot be read back: {reason}",
+        place=str(path),
+        hint="start again from the last checkpoint: it contains this state and needs no file from here",
+    )

@@ -1,0 +1,96 @@
+"""Spilled state on a disk: what was put is what is read, or an error; nothing outlives its process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.connectors.shelf import DirectoryShelf
+from headrace.errors import SpillError
+
+ROWS = pa.RecordBatch.from_pydict({"k": list(range(5000)), "s": [f"name {i}" for i in range(5000)]})
+
+
+def test_what_is_put_is_what_is_read_until_it_is_dropped(tmp_path: Path) -> None:
+    shelf = DirectoryShelf(tmp_path)
+    handles = [shelf.put(ROWS.slice(i, 100)) for i in range(3)]
+    assert [shelf.get(h).equals(ROWS.slice(i, 100)) for i, h in enumerate(handles)] == [True] * 3
+    assert shelf.bytes() == sum(h.bytes for h in handles) > 0
+    shelf.drop(handles[1])
+    assert len(list(shelf.path.glob("*.arrow"))) == 2
+    assert shelf.get(handles[2]).equals(ROWS.slice(2, 100))
+    shelf.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_takes_no_memory_from_arrow(tmp_path: Path) -> None:
+    shelf = DirectoryShelf(tmp_path)
+    handle = shelf.put(ROWS)
+    before = pa.total_allocated_bytes()
+    found = shelf.get(handle)
+    assert pa.total_allocated_bytes() - before < found.nbytes / 20
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def swap(path: Path) -> None:
+    other = next(p for p in path.parent.glob("*.arrow") if p != path)
+    path.write_bytes(other.read_bytes())
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, overwrite, swap, lambda p: os.truncate(p, 100)])
+def test_a_file_that_is_not_what_was_written_is_an_error(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    shelf = DirectoryShelf(tmp_path)
+    handle = shelf.put(ROWS)
+    shelf.put(ROWS)
+    harm(shelf.path / handle.name)
+    with pytest.raises(SpillError, match="HR-M103") as caught:
+        shelf.get(handle)
+    assert "checkpoint" in caught.value.hint
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    shelf = DirectoryShelf(tmp_path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+    try:
+        with pytest.raises(SpillError, match="HR-M102"):
+            shelf.put(ROWS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert list(shelf.path.glob("*.arrow")) == []
+    assert shelf.get(shelf.put(ROWS)).equals(ROWS)
+
+
+def test_a_directory_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SpillError, match="HR-M102"):
+        DirectoryShelf(tmp_path / "file")
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+    living = DirectoryShelf(tmp_path)
+    kept = living.put(ROWS)
+    script = (
+        "import os, signal, sys, pyarrow as pa; from headrace.connectors.shelf import DirectoryShelf;"
+        "DirectoryShelf(sys.argv[1]).put(pa.RecordBatch.from_pydict({'a': [1]}));"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    own = DirectoryShelf(tmp_path)
+    assert set(tmp_path.iterdir()) == {living.path, own.path}
+    assert living.get(kept).equals(ROWS)
