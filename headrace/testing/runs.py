@@ -54,7 +54,7 @@ def _brief(step: Step) -> str:
 
 @st.composite
 def runs(draw: st.DrawFn, case: Case, lag: int = 0) -> Run:
-    """A way to execute a case: cuts, order of pushes, k, strategy, ETS, swaps, snapshots and spills in mid-run."""
+    """A way to execute a case: cuts, order of pushes, k, strategy, ETS; swaps, snapshots, spills."""
     schemas = {source.name: source.columns for source in sources_of(case.plan)}
     batches = {name: batch_of(case.sources[name], schemas[name]) for name in sorted(schemas)}
     steps = tuple(interleavings(batches, lambda n: draw(st.integers(0, n - 1)), lag=lag))

@@ -85,7 +85,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
     kept = living.put(ROWS)
     script = (
         "import os, signal, sys, pyarrow as pa; from headrace.connectors.shelf import DirectoryShelf;"
-        "DirectoryShelf(sys.argv[1]).put(pa.RecordBatch.from_pydict({'a': [1]}));"
+        "shelf = DirectoryShelf(sys.argv[1]); shelf.put(pa.RecordBatch.from_pydict({'a': [1]}));"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
