@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
@@ -23,10 +24,18 @@ from headrace.flow.batch import concat
 from headrace.plan.nodes import Plan
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
-from headrace.runtimes.spark.answers import Outlet, late_rows, rejected_rows
+from headrace.runtimes.spark.answers import Outlet, is_flat, late_rows, rejected_rows
 from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
-from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
+from headrace.runtimes.spark.notes import (
+    KIND,
+    LATE,
+    LATE_SCHEMA,
+    REJECTED,
+    REJECTED_SCHEMA,
+    RESULT,
+    named,
+)
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
@@ -130,11 +139,13 @@ def on_spark(
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch."""
     outcome = Outcome()
+    outlet = outlet or Outlet("__t")
+    answer = outlet.schema(plan.schema)
     chain = hosts(
         plan,
         inputs,
         partitions,
-        outlet or Outlet("__t"),
+        outlet,
         tables={name: to_ipc(rows) for name, rows in tables.items()},
     )
     for number, (now, arrived) in enumerate(batches, start=1):
@@ -148,7 +159,7 @@ def on_spark(
                 packages += list(End(list(host.names))(iter([_clock(now)])))
             below = _level(level, host, packages, cluster)
         for frame in below:
-            collect(zip(frame["kind"], frame["body"], frame["metric"], strict=True), outcome)
+            collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome)
     return outcome
 
 
@@ -193,18 +204,31 @@ def _level(level: int, host: HostSpec, packages: list[Any], cluster: Cluster) ->
     return out
 
 
-def collect(packed: Iterable[tuple[str, bytes | None, Mapping[str, Any]]], outcome: Outcome) -> None:
-    """Add what the last host gave: kinds, bodies, figures."""
-    kinds: Mapping[str, list[tuple[Any, ...]]] = {
-        RESULT: outcome.answers,
-        LATE: outcome.late,
-        REJECTED: outcome.rejected,
-    }
-    for kind, body, metric in packed:
-        outcome.numbers[kind] += metric["rows"]
-        if kind in kinds and body is not None:
-            for batch in from_ipc(body):
-                kinds[kind] += [tuple(row.values()) for row in batch.to_pylist()]
+def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome) -> None:
+    """Add what the last host gave: answers, which have the columns `answer`, and notes."""
+    kind = table.column(KIND)
+    for batch in answers_of(table.filter(pc.is_null(kind)), answer):
+        outcome.answers += [tuple(row.values()) for row in batch.to_pylist()]
+        outcome.numbers[RESULT] += batch.num_rows
+    for body in table.filter(pc.equal(kind, RESULT)).column(named("body")):
+        outcome.answers += [tuple(row.values()) for b in from_ipc(body.as_py()) for row in b.to_pylist()]
+    for name, schema, rows in (
+        (LATE, LATE_SCHEMA, outcome.late),
+        (REJECTED, REJECTED_SCHEMA, outcome.rejected),
+    ):
+        told = table.filter(pc.equal(kind, name))
+        outcome.numbers[name] += pc.sum(told.column(named("rows"))).as_py() or 0
+        if named("row") in told.column_names:
+            chosen = told.select([named(field) for field in schema.names])
+            rows += [tuple(row.values()) for row in chosen.to_pylist()]
+
+
+def answers_of(table: pa.Table, answer: pa.Schema) -> list[pa.RecordBatch]:
+    """Answers in the types of the plan, as Spark restores them."""
+    if not is_flat(answer):
+        return []
+    chosen: list[pa.RecordBatch] = table.select(answer.names).cast(answer).to_batches()
+    return chosen
 
 
 def embedded(

@@ -87,9 +87,9 @@ class Runs:
     def _started(self, name: str, case: Case, found: Batches) -> StreamingQuery:
         from headrace.runtimes.spark.apply import answers
 
-        def keep(packed: DataFrame, number: int) -> None:
+        def keep(together: DataFrame, number: int) -> None:
             found[number] = Outcome()
-            collect([(row.kind, row.body, row.metric) for row in packed.collect()], found[number])
+            collect(together.toArrow(), out.schema, found[number])
 
         streams = {s.name: self.files.read(self.spark, s.name) for s in case.query.sources}
         if case.query.tables:
@@ -103,9 +103,9 @@ class Runs:
             arrival="arrival",
             shards=case.most,
             kinds=kinds_of(case),
-            native=False,  # all of the plan in the engine: what it packs is the answer
+            native=False,  # all of the plan in the engine: what it gives is the answer
         )
-        writer = out.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer = out.together.writeStream.foreachBatch(keep).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.files.folder / "checkpoints" / name)).start()
 
 

@@ -18,30 +18,36 @@ def metric(
     shard: int, stream: str | None, heartbeat: int | None, waiting: int, bytes_: int
 ) -> dict[str, Any]:
     figures = {"heartbeat": heartbeat, "waiting": waiting, "rows": 10, "state_bytes": bytes_}
-    return {"kind": "metric", "metric": {"shard": shard, "stream": stream, **figures}}
+    return note("metric", shard=shard, stream=stream, **figures)
+
+
+def note(kind: str | None, **fields: Any) -> dict[str, Any]:
+    return {f"__headrace_{name}": value for name, value in {"kind": kind, **fields}.items()}
 
 
 BATCHES = [
     [
-        metric(0, "bids", 5, 1, 0),
-        metric(1, "bids", 7, 2, 0),
-        metric(0, "auctions", None, 4, 0),
-        metric(1, "auctions", 9, 4, 0),
+        metric(0, "bids", 5, 1, None),
+        metric(1, "bids", 7, 2, None),
+        metric(0, "auctions", None, 4, None),
+        metric(1, "auctions", 9, 4, None),
         metric(0, None, None, 0, 100),
         metric(1, None, None, 0, 11),
-        *[{"kind": "result", "metric": {"rows": 5}}] * 3,
-        *[{"kind": "late", "metric": {"rows": 1}}] * 2,
-        {"kind": "rejected", "metric": {"rows": 1}},
+        *[note("result", rows=5)] * 3,
+        *[note(None)] * 4,
+        *[note("late", rows=1)] * 2,
+        note("rejected", rows=1),
     ],
-    [metric(0, "bids", 8, 0, 0), metric(0, "auctions", 9, 0, 0), metric(0, None, None, 0, 7)],
+    [metric(0, "bids", 8, 0, None), metric(0, "auctions", 9, 0, None), metric(0, None, None, 0, 7)],
 ]
 
 
 @pytest.fixture
 def wide(spark: SparkSession, feed: Callable[..., Any]) -> DataFrame:
-    from headrace.runtimes.spark.progress import METRIC
+    from headrace.runtimes.spark.notes import NARROW
+    from headrace.runtimes.spark.types import spark_schema
 
-    source = feed("wide", f"kind string, metric struct<{METRIC}>")
+    source = feed("wide", ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in spark_schema(NARROW)))
     for rows in BATCHES:
         source.put(*rows)
     read: DataFrame = source.read(spark)
@@ -65,7 +71,7 @@ def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataF
     finally:
         spark.streams.removeListener(listener)
     first, second = listener.history("seen")
-    assert (first.results, first.late, first.rejected, first.rows) == (15, 2, 1, 12)
+    assert (first.results, first.late, first.rejected, first.rows) == (19, 2, 1, 16)
     assert (first.shards, first.engine_bytes) == (2, 111)
     assert first.streams == {
         "bids": StreamProgress(heartbeat=5, waiting=3, rows=20),
@@ -80,13 +86,13 @@ def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataF
 def test_a_query_without_a_host_tells_sparks_own_figures(wide: DataFrame, tmp_path: Path) -> None:
     from headrace.runtimes.spark.progress import read
 
-    query = wide.groupBy("kind").count().writeStream.format("noop")
+    query = wide.groupBy("__headrace_kind").count().writeStream.format("noop")
     running = query.outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
     started = running.trigger(availableNow=True).start()
     started.awaitTermination()
     progress = read(started.recentProgress[0])
-    assert (progress.hosted, progress.rows, progress.state_rows, progress.streams) == (False, 12, 4, {})
-    assert "state 4 rows" in str(progress)
+    assert (progress.hosted, progress.rows, progress.state_rows, progress.streams) == (False, 16, 5, {})
+    assert "state 5 rows" in str(progress)
 
 
 def test_figures_are_read_in_the_form_of_spark_connect_too() -> None:

@@ -114,7 +114,7 @@ WORKER = """
 import pickle, random, sys
 import pyarrow as pa
 from headrace.plan.trees import sources_of
-from tests.spark.simulated import Cluster, _collect, _level, Outcome, _fanned, _clock
+from tests.spark.simulated import Cluster, collect, _level, Outcome, _fanned, _clock
 from headrace.runtimes.spark.fan import Tick
 
 chain, batches = pickle.load(open(sys.argv[1], "rb"))
@@ -124,7 +124,8 @@ for now, arrived in batches:
     packages = [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
     packages += list(Tick(list(host.names))(iter([_clock(now)])))
     for frame in _level(0, host, packages, cluster):
-        _collect(frame, outcome)
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        collect(table, host.outlet.schema(host.plan.schema), outcome)
 assert "headrace.sql" not in sys.modules, "a worker needs no language"
 pickle.dump(outcome.sorted(), open(sys.argv[2], "wb"))
 """

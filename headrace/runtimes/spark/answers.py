@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Final
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from headrace.engine import Engine
 from headrace.expressions import Expression, compile
@@ -17,28 +19,28 @@ from headrace.flow.batch import Batch, concat
 from headrace.operators.contract import Waiting
 from headrace.plan.partials import ROWS
 from headrace.runtimes.spark.jsonrows import as_json
-from headrace.runtimes.spark.notes import LATE, METRICS, REJECTED, RESULT, Row, counted, metric, row
-from headrace.runtimes.spark.packing import PASSING, Package, packed, to_ipc
+from headrace.runtimes.spark.notes import (
+    LATE,
+    LATE_SCHEMA,
+    METRICS,
+    REJECTED,
+    REJECTED_SCHEMA,
+    RESULT,
+    counted,
+    notes,
+    schema_for,
+)
+from headrace.runtimes.spark.packing import PASSING, Package, from_ipc, packed, to_ipc
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.runtimes.spark.store import held_bytes
 from headrace.schema import Schema
 from headrace.time.punctuate import Late, Rejected
 from headrace.time.timestamp import MIN_TIME
 
-LATE_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("time", pa.int64()),
-        ("heartbeat", pa.int64()),
-        ("lateness", pa.int64()),
-        ("missed", pa.int64()),
-        ("admitted", pa.bool_()),
-        ("row", pa.string()),
-    ]
-)
-REJECTED_SCHEMA = pa.schema(
-    [("stream", pa.string()), ("code", pa.string()), ("reason", pa.string()), ("row", pa.string())]
-)
+MICROS: Final = pa.timestamp("us")
+
+MOST_ROWS: Final = 262_144
+"""Rows that leave together."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,19 @@ class Outlet:
         """The columns of the answers of a plan."""
         return of if self.time is None else of.append(pa.field(self.time, pa.int64()))
 
-    def columns(self, engine: Engine, shard: int, notes: list[bytes]) -> dict[str, list[Any]]:
-        """All that the engine has to give, and what hosts below had, as columns of packed rows."""
-        batches = engine.drain()
-        rows = [_packed(RESULT, shard, self._timed(concat(batches)))] if batches else []
-        rows += [*told(engine, shard, self), *(pickle.loads(note) for note in notes)]
-        return {name: [row[name] for row in rows] for name in ("kind", "shard", "body", "metric")}
+    def leaving(self, of: Schema) -> Schema:
+        """The columns of the table in which the answers of a plan leave, and the notes with them."""
+        return pa.schema([*schema_for(self.kinds), *carried(self.schema(of))])
+
+    def frames(self, engine: Engine, of: Schema, shard: int, below: list[bytes]) -> Iterator[pd.DataFrame]:
+        """All that the engine has to give, and what hosts below had."""
+        batches, leaving = engine.drain(), self.leaving(of)
+        tables = [*told(engine, shard, self), *(pa.Table.from_batches(from_ipc(note)) for note in below)]
+        if batches:
+            tables.append(_answer(shard, self._timed(concat(batches))))
+        filled = pa.concat_tables([_filled(table, leaving) for table in tables]).combine_chunks()
+        for batch in filled.to_batches(max_chunksize=MOST_ROWS):
+            yield in_pandas(batch)
 
     def _timed(self, batch: Batch) -> pa.RecordBatch:
         if self.time is None:
@@ -82,13 +91,13 @@ class Forward(Outlet):
     keys: tuple[Expression, ...] = ()
     first: int = 0
 
-    def columns(self, engine: Engine, shard: int, notes: list[bytes]) -> dict[str, list[Any]]:
+    def frames(self, engine: Engine, of: Schema, shard: int, below: list[bytes]) -> Iterator[pd.DataFrame]:
         batches = engine.drain()
         packages = self._divided(concat(batches), engine, shard) if batches else self._silent(engine, shard)
-        passing = [*(pickle.dumps(row) for row in told(engine, shard, self)), *notes]
+        passing = [*map(to_ipc, told(engine, shard, self)), *below]
         packages += [Package(PASSING, engine.now, note=np.frombuffer(n, np.uint8)) for n in passing]
         names = [*self.names, *(self.names[0] for _ in passing)]
-        return packed(names, shard, 0, packages)
+        yield pd.DataFrame(packed(names, shard, 0, packages))
 
     def _silent(self, engine: Engine, shard: int) -> list[Package]:
         beat = heartbeat(engine)
@@ -114,24 +123,34 @@ def heartbeat(engine: Engine) -> int:
     return top.reach()
 
 
-def told(engine: Engine, shard: int, outlet: Outlet) -> list[Row]:
+def told(engine: Engine, shard: int, outlet: Outlet) -> list[pa.Table]:
     """Late and rejected rows, as far as the outlet wants them, and how the engine is."""
     late = [each for each in engine.drain_late() if each.stream in outlet.tells_of]
     rejected = [each for each in engine.drain_rejected() if each.stream in outlet.tells_of]
-    rows = []
+    tables = _metrics(engine, shard, outlet.tells_of)
     if late:
-        lost = sum(stood_for(each.rows.filter(pa.array(~each.admitted))) for each in late)
-        rows.append(
-            _packed(LATE, shard, late_rows(late)) if LATE in outlet.kinds else counted(LATE, shard, lost)
-        )
+        tables.append(_late(late, shard, LATE in outlet.kinds))
     if rejected:
-        count = sum(map(len, rejected))
-        rows.append(
-            _packed(REJECTED, shard, rejected_rows(rejected))
-            if REJECTED in outlet.kinds
-            else counted(REJECTED, shard, count)
-        )
-    return rows + [row(METRICS, shard, None, metric) for metric in _metrics(engine, shard, outlet.tells_of)]
+        tables.append(_rejected(rejected, shard, REJECTED in outlet.kinds))
+    return tables
+
+
+def _late(late: list[Late], shard: int, wanted: bool) -> pa.Table:
+    if not wanted:
+        lost = sum(stood_for(each.rows.filter(pa.array(~each.admitted))) for each in late)
+        return counted(LATE, shard, lost)
+    rows = late_rows(late)
+    return notes(
+        LATE, shard, {**dict(zip(rows.schema.names, rows.columns, strict=True)), "rows": 1}, len(rows)
+    )
+
+
+def _rejected(rejected: list[Rejected], shard: int, wanted: bool) -> pa.Table:
+    if not wanted:
+        return counted(REJECTED, shard, sum(map(len, rejected)))
+    rows = rejected_rows(rejected)
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return notes(REJECTED, shard, {**columns, "rows": 1}, len(rows))
 
 
 def stood_for(rows: pa.RecordBatch) -> int:
@@ -141,22 +160,53 @@ def stood_for(rows: pa.RecordBatch) -> int:
     return int(pc.sum(rows.column(ROWS)).as_py() or 0)
 
 
-def _packed(kind: str, shard: int, rows: pa.RecordBatch) -> Row:
-    return row(kind, shard, to_ipc(rows), metric(shard, rows=rows.num_rows))
-
-
-def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[Row]:
-    sources = engine.metrics().sources
-    rows = [
-        metric(shard, stream=name, heartbeat=_known(s.promised), waiting=s.held_rows, rows=s.rows_in)
-        for name, s in sources.items()
-        if name in streams
-    ]
-    return [*rows, metric(shard, state_bytes=held_bytes(engine))]
+def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Table]:
+    sources = {name: s for name, s in engine.metrics().sources.items() if name in streams}
+    figures = {
+        "stream": pa.array(sources, pa.string()),
+        "heartbeat": pa.array([_known(s.promised) for s in sources.values()], pa.int64()),
+        "waiting": pa.array([s.held_rows for s in sources.values()], pa.int64()),
+        "rows": pa.array([s.rows_in for s in sources.values()], pa.int64()),
+    }
+    held = {"state_bytes": held_bytes(engine)}
+    return [notes(METRICS, shard, figures, len(sources)), notes(METRICS, shard, held)]
 
 
 def _known(heartbeat: int) -> int | None:
     return None if heartbeat == MIN_TIME else heartbeat
+
+
+def is_flat(schema: Schema) -> bool:
+    """Whether each column can leave as it is; Python would take nested ones apart value by value."""
+    return not any(pt.is_nested(field.type) for field in schema)
+
+
+def carried(schema: Schema) -> Schema:
+    """The columns of answers as they leave: instants as numbers, which no time zone touches."""
+    if not is_flat(schema):
+        return pa.schema([])
+    fields = [pa.field(f.name, pa.int64() if pt.is_timestamp(f.type) else f.type) for f in schema]
+    return pa.schema(fields)
+
+
+def _answer(shard: int, rows: pa.RecordBatch) -> pa.Table:
+    if not is_flat(rows.schema):
+        return notes(RESULT, shard, {"body": to_ipc(rows), "rows": len(rows)})
+    columns = [c.cast(MICROS) if pt.is_timestamp(c.type) else c for c in rows.columns]
+    return pa.Table.from_arrays(columns, rows.schema.names).cast(carried(rows.schema))
+
+
+def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema`; those that the table has not are nothing."""
+    known, rows = set(table.column_names), table.num_rows
+    columns = [table.column(f.name) if f.name in known else pa.nulls(rows, f.type) for f in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def in_pandas(batch: pa.RecordBatch) -> pd.DataFrame:
+    """The same buffers as pandas has them: PySpark takes them back as they are."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pd.DataFrame({name: pd.arrays.ArrowExtensionArray(column) for name, column in columns}, copy=False)
 
 
 def late_rows(late: list[Late]) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,12 +17,20 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.plan.native import Native, native_parts
 from headrace.plan.nodes import Plan, Source
-from headrace.runtimes.spark.answers import LATE_SCHEMA, REJECTED_SCHEMA, Forward, Outlet
+from headrace.runtimes.spark.answers import Forward, Outlet, is_flat
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
-from headrace.runtimes.spark.columns import filtered, sifted
+from headrace.runtimes.spark.columns import by_name, filtered, sifted
 from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
-from headrace.runtimes.spark.notes import LATE, OUT_DDL, REJECTED, RESULT
+from headrace.runtimes.spark.notes import (
+    KIND,
+    LATE,
+    LATE_SCHEMA,
+    REJECTED,
+    REJECTED_SCHEMA,
+    RESULT,
+    named,
+)
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
 from headrace.runtimes.spark.running import HostSpec
@@ -63,28 +72,28 @@ class Options:
 
 @dataclass(frozen=True)
 class Answers:
-    """All that a query gives, packed: a DataFrame for each kind of it.
+    """All that a query gives, in one table of answers and notes: a DataFrame for each kind of it.
 
-    `schema` is that of the packed answers; `suffix` is what Spark does with them, leaving `beside` alone.
+    `schema` is that of the answers; `suffix` is what Spark does with them, leaving `beside` alone.
     """
 
-    packed: DataFrame
+    together: DataFrame
     schema: Schema
     suffix: Plan | None = None
     beside: tuple[str, ...] = ()
 
     @property
     def result(self) -> DataFrame:
-        rows = unpacked(self.packed, RESULT, self.schema)
+        rows = answered(self.together, self.schema)
         return rows if self.suffix is None else filtered(rows, self.suffix, self.beside)
 
     @property
     def late(self) -> DataFrame:
-        return unpacked(self.packed, LATE, LATE_SCHEMA)
+        return _noted(self.together, LATE, LATE_SCHEMA)
 
     @property
     def rejected(self) -> DataFrame:
-        return unpacked(self.packed, REJECTED, REJECTED_SCHEMA)
+        return _noted(self.together, REJECTED, REJECTED_SCHEMA)
 
 
 def apply(query: Query, **streams_and_options: Any) -> DataFrame:
@@ -136,8 +145,8 @@ def answers(
         said, timer, shards, time_column, arrival, kinds, native, ending, query.ticks_per_second
     )
     parts = _parts(query, options)
-    packed = _packed(query, parts, {**(streams or {}), **more}, options)
-    return Answers(packed, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
+    together = _together(query, parts, {**(streams or {}), **more}, options)
+    return Answers(together, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
 
 
 def _parts(query: Query, options: Options) -> Native:
@@ -148,8 +157,8 @@ def _parts(query: Query, options: Options) -> Native:
     return native_parts(query.plan)
 
 
-def _packed(query: Query, parts: Native, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
-    """The whole query as stateful operators in a row: packed answers of all kinds."""
+def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
+    """The whole query as stateful operators in a row: answers and notes."""
     matched = _matched(query, frames)
     tables = _tables(query, frames)
     spark = next(iter(matched.values())).sparkSession
@@ -185,12 +194,13 @@ def _hosted(
     if options.ending is not None:
         now = F.unix_micros(F.current_timestamp()).alias(NOW)
         packages.append(options.ending.select(now).mapInArrow(End(names), PACKED_DDL))
-    last = not isinstance(host.outlet, Forward)
+    lower = isinstance(host.outlet, Forward)
+    leaving = PACKED_DDL if lower else spark_schema(host.outlet.leaving(host.plan.schema))
     return (
         reduce(DataFrame.union, packages)
         .groupBy("shard")
         .transformWithStateInPandas(
-            Host(host), outputStructType=OUT_DDL if last else PACKED_DDL, outputMode="append", timeMode="none"
+            Host(host), outputStructType=leaving, outputMode="append", timeMode="none"
         )
     )
 
@@ -273,8 +283,14 @@ def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, opti
     chosen = df.select(*payload, *time, now.alias(NOW))
     chain, beside = parts.prefixes.get(source.name, source), (*((TIME,) if time else ()), NOW)
     if options.timer is not None and not (stream.external and stream.learns):
-        return filtered(chosen, chain, beside)
-    return sifted(chosen, chain, stream.guard, beside)
+        return _plainly_named(filtered(chosen, chain, beside))
+    return _plainly_named(sifted(chosen, chain, stream.guard, beside))
+
+
+def _plainly_named(rows: DataFrame) -> DataFrame:
+    """The fan knows columns by their place; `mapInArrow` takes a dot in a name for a field of a struct."""
+    names = (n if n.isidentifier() else f"__headrace_column_{i}" for i, n in enumerate(rows.columns))
+    return rows.toDF(*names)
 
 
 def _column(df: DataFrame, name: str, place: str) -> Any:
@@ -327,10 +343,25 @@ def _rate(spark: SparkSession, interval: Duration) -> DataFrame:
     return source.option("rowsPerSecond", max(1, 1_000_000 // micros)).load()
 
 
-def unpacked(packed: DataFrame, kind: str, schema: Schema) -> DataFrame:
-    """The rows of one kind, as columns again."""
-    chosen = packed.where(F.col("kind") == kind).select("body")
-    return chosen.mapInArrow(_Unpack(schema), spark_schema(schema))
+def answered(together: DataFrame, schema: Schema) -> DataFrame:
+    """The answers among answers and notes."""
+    if not is_flat(schema):
+        packed = together.where(F.col(KIND) == RESULT).select(named("body"))
+        return packed.mapInArrow(_Unpack(schema), spark_schema(schema))
+    columns = [_restored(field).alias(field.name) for field in schema]
+    return together.where(F.col(KIND).isNull()).select(*columns)
+
+
+def _restored(field: pa.Field) -> Column:
+    """A column as the query has it: instants left as numbers."""
+    column = by_name(field.name)
+    return F.timestamp_micros(column) if pt.is_timestamp(field.type) else column
+
+
+def _noted(together: DataFrame, kind: str, schema: Schema) -> DataFrame:
+    """The notes of one kind."""
+    columns = [F.col(named(name)).alias(name) for name in schema.names]
+    return together.where(F.col(KIND) == kind).select(*columns)
 
 
 class _Unpack:

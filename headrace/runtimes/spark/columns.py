@@ -50,7 +50,7 @@ def sifted(rows: DataFrame, chain: Plan, guard: int, beside: Names) -> DataFrame
     if KEEP not in rows.columns:
         return rows
     marked = rows.withColumn(KEEP, F.col(KEEP) | _is_bad(guard) if TIME in beside else F.col(KEEP))
-    payload = [F.when(F.col(KEEP), _named(name)).alias(name) for name in chain.schema.names]
+    payload = [F.when(F.col(KEEP), by_name(name)).alias(name) for name in chain.schema.names]
     return marked.select(*payload, *beside, KEEP)
 
 
@@ -68,7 +68,8 @@ def _is_bad(guard: int) -> Column:
     return outside | F.coalesce(ahead, F.lit(False))
 
 
-def _named(name: str) -> Column:
+def by_name(name: str) -> Column:
+    """A column by its whole name, dots and all."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
@@ -87,7 +88,7 @@ def _projected(rows: DataFrame, link: Project, beside: Names) -> DataFrame:
         column(expression, link.input.schema).cast(field.dataType).alias(name)
         for (name, expression), field in zip(link.columns, typed, strict=True)
     ]
-    return rows.select(*columns, *map(_named, beside))
+    return rows.select(*columns, *map(by_name, beside))
 
 
 Step = Callable[[DataFrame, Any, Names], DataFrame]

@@ -6,7 +6,6 @@ stream, so that all shards derive the same heartbeats in the same micro-batch, t
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,7 +20,17 @@ from headrace.plan.nodes import Source, TimeKind
 from headrace.plan.partials import Partials
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark.notes import REJECTED, counted
-from headrace.runtimes.spark.packing import ENDING, PACKED, PASSING, ROWS, TIMER, Package, Times, packed
+from headrace.runtimes.spark.packing import (
+    ENDING,
+    PACKED,
+    PASSING,
+    ROWS,
+    TIMER,
+    Package,
+    Times,
+    packed,
+    to_ipc,
+)
 from headrace.runtimes.spark.preaggregate import Preaggregation
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
@@ -205,7 +214,7 @@ def _kept(sent: Sent, batch: pa.RecordBatch) -> Sent:
 
 def _note(sent: Sent) -> Package:
     """Rows that were rejected before they became part of a partial row: only their number is wanted."""
-    told = pickle.dumps(counted(REJECTED, 0, sent.rejected))
+    told = to_ipc(counted(REJECTED, 0, sent.rejected))
     return Package(PASSING, sent.now, note=np.frombuffer(told, np.uint8))
 
 

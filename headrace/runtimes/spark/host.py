@@ -55,7 +55,7 @@ class Host(StatefulProcessor):
 
         out = run(_spec(self._pickled), int(key[0]), rows, self._head, self._chunks)
         settle()
-        yield pd.DataFrame(out)
+        yield from out
 
     def close(self) -> None:
         return None

@@ -68,21 +68,23 @@ class Outputs:
             raise SparkError(
                 "HR-SP17", "no sink for any output", hint="start(result=..., late=..., rejected=...)"
             )
-        writer = self.answers.packed.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+        writer = self.answers.together.writeStream.outputMode("append").option(
+            "checkpointLocation", checkpoint
+        )
         writer = writer.queryName(name or self.query.name)
         if trigger:
             writer = writer.trigger(**trigger)
         return writer.foreachBatch(self._to(sinks)).start()
 
     def _to(self, sinks: dict[str, Sink]) -> Callable[[DataFrame, int], None]:
-        def write(packed: DataFrame, batch: int) -> None:
-            packed.persist()
+        def write(together: DataFrame, batch: int) -> None:
+            together.persist()
             try:
-                kinds = replace(self.answers, packed=packed)
+                kinds = replace(self.answers, together=together)
                 for kind, sink in sinks.items():
                     sink(getattr(kinds, kind), batch)
             finally:
-                packed.unpersist()
+                together.unpersist()
 
         return write
 

@@ -1,8 +1,8 @@
 """What a query on Spark tells about itself: observed metrics in each progress, a listener that reads them.
 
-The host's output has the columns `kind` and `metric` (`METRIC`). In each micro-batch every shard writes,
-with kind `metric`, one row per stream (heartbeat, waiting, rows) and one row with no stream
-(`state_bytes`); a row of another kind holds `metric.rows` rows of it.
+A host's answers come with notes (`headrace.runtimes.spark.notes`). In each micro-batch every shard writes,
+with kind `metric`, one note per stream (heartbeat, waiting, rows) and one with the bytes of its state; a note
+of another kind stands for so many rows of it. The sums are plain ones, for Spark plans them anew each time.
 """
 
 from __future__ import annotations
@@ -23,59 +23,49 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from headrace.runtimes.spark.notes import KIND, LATE, METRICS, REJECTED, RESULT, named
+from headrace.time.timestamp import MIN_TIME
+
 _LOG = logging.getLogger("headrace.spark")
 
 NAME = "headrace"
 """Under which name the metrics stand in `StreamingQueryProgress.observedMetrics`."""
 
-METRIC = "shard int, stream string, heartbeat bigint, waiting bigint, rows bigint, state_bytes bigint"
-"""The fields of the struct `metric`, as a schema in Spark's DDL."""
-
-# Spark hands observed metrics over as a flat row, so a stream's figures are named FIGURE:STREAM.
-_OF_STREAM = "{figure}:{stream}"
-
-
 # --- written by the query ---------------------------------------------------------------------------------
 
 
 def observed(wide: DataFrame, streams: Sequence[str]) -> DataFrame:
-    """The same rows, with the metrics of each micro-batch under `NAME` in the query's progress."""
+    """The same rows, with the metrics of each micro-batch under `NAME` in the query's progress.
+
+    Spark hands observed metrics over as a flat row, so a stream's figures are named FIGURE:STREAM.
+    """
+    kind = F.col(KIND)
     figures = [
-        *(
-            _total(F.col("kind") == kind, F.col("metric.rows")).alias(label)
-            for kind, label in _COUNTED.items()
-        ),
-        F.count_if(_whole_shard()).alias("shards"),
-        F.coalesce(F.sum(F.when(_whole_shard(), F.col("metric.state_bytes"))), F.lit(0)).alias("state_bytes"),
+        (F.count_if(kind.isNull()) + _total(kind == RESULT, "rows")).alias("results"),
+        *(_total(kind == each, "rows").alias(each) for each in (LATE, REJECTED)),
+        F.count(named("state_bytes")).alias("shards"),
+        F.coalesce(F.sum(named("state_bytes")), F.lit(0)).alias("state_bytes"),
     ]
     for stream in streams:
-        of_stream = (F.col("kind") == "metric") & (F.col("metric.stream") == stream)
-        for figure, aggregate in _FIGURES.items():
-            figures.append(
-                aggregate(of_stream, F.col(f"metric.{figure}")).alias(
-                    _OF_STREAM.format(figure=figure, stream=stream)
-                )
-            )
+        of_stream = F.col(named("stream")) == stream
+        figures += [
+            aggregate(of_stream & (kind == METRICS), figure).alias(f"{figure}:{stream}")
+            for figure, aggregate in _FIGURES.items()
+        ]
     return wide.observe(NAME, *figures)
 
 
-_COUNTED = {"result": "results", "late": "late", "rejected": "rejected"}
-
-
-def _whole_shard() -> Column:
-    return (F.col("kind") == "metric") & F.col("metric.stream").isNull()
-
-
-def _lowest_of_all(rows: Column, value: Column) -> Column:
+def _lowest_of_all(rows: Column, figure: str) -> Column:
     """The least heartbeat of any shard; none while one of them has none."""
-    return F.when(F.count_if(rows & value.isNull()) == 0, F.min(F.when(rows, value)))
+    value = F.coalesce(F.col(named(figure)), F.lit(MIN_TIME))
+    return F.nullif(F.min(F.when(rows, value)), F.lit(MIN_TIME))
 
 
-def _total(rows: Column, value: Column) -> Column:
-    return F.coalesce(F.sum(F.when(rows, value)), F.lit(0))
+def _total(rows: Column, figure: str) -> Column:
+    return F.coalesce(F.sum(F.when(rows, F.col(named(figure)))), F.lit(0))
 
 
-_FIGURES: dict[str, Callable[[Column, Column], Column]] = {
+_FIGURES: dict[str, Callable[[Column, str], Column]] = {
     "heartbeat": _lowest_of_all,
     "waiting": _total,
     "rows": _total,
@@ -174,12 +164,9 @@ def _figures(row: dict[str, Any]) -> dict[str, Any]:
 def _hosted(row: Mapping[str, Any]) -> dict[str, Any]:
     names = [name.removeprefix("heartbeat:") for name in row if name.startswith("heartbeat:")]
     streams = {
-        name: StreamProgress(
-            **{figure: row[_OF_STREAM.format(figure=figure, stream=name)] for figure in _FIGURES}
-        )
-        for name in names
+        name: StreamProgress(**{figure: row[f"{figure}:{name}"] for figure in _FIGURES}) for name in names
     }
-    figures = {label: row[label] for label in (*_COUNTED.values(), "shards")}
+    figures = {label: row[label] for label in ("results", LATE, REJECTED, "shards")}
     return {"hosted": True, "engine_bytes": row["state_bytes"], "streams": streams, **figures}
 
 

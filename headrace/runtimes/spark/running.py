@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from headrace.engine import Engine
@@ -64,15 +65,15 @@ class HostSpec:
         return engine
 
 
-def run(spec: HostSpec, shard: int, rows: Iterable[Any], head: Any, chunks: Any) -> dict[str, list[Any]]:
-    """One micro-batch of one shard: packed rows in (pandas), packed rows out (by column)."""
+def run(spec: HostSpec, shard: int, rows: Iterable[Any], head: Any, chunks: Any) -> list[pd.DataFrame]:
+    """One micro-batch of one shard: packed rows in, answers and notes out."""
     store = Store(head, chunks, spec.layout)
     packages = read(rows)
     known = store.head()
     running = _engine(spec, shard, store, known)
     feed(running.engine, spec, packages)
     notes = [bytes(package.note) for package in packages if package.note is not None]
-    out = spec.outlet.columns(running.engine, spec.names.index(shard), notes)
+    out = list(spec.outlet.frames(running.engine, spec.plan.schema, spec.names.index(shard), notes))
     written = store.write(running.engine, known)
     running.version, running.token = written.version, written.token
     live.keep(spec.id, shard, running)
