@@ -22,10 +22,17 @@ def as_table(status: dict[str, Any]) -> Group:
         lag = "-" if s["lag"] is None else length(max(0, s["lag"]))
         numbers = (f"{s['rows_in']:,}", f"{s['rows_per_second']:,.0f}", beat, lag)
         streams.add_row(name, *numbers, f"{s['rows_late']:,}", f"{s['rows_rejected']:,}")
-    queries = Table("query", *_right("answers", "answers/s"))
+    queries = Table("query", *_right("answers", "answers/s", "memory"))
     for name, q in status["queries"].items():
-        queries.add_row(name, f"{q['rows_out']:,}", f"{q['rows_per_second']:,.0f}")
-    return Group(streams, queries, Text(_line(status)))
+        queries.add_row(name, f"{q['rows_out']:,}", f"{q['rows_per_second']:,.0f}", _size(q["bytes"]))
+    operators = Table("operator", *_right("state"))
+    for name, size in status["operators"].items():
+        operators.add_row(name, _size(size))
+    return Group(streams, queries, operators, Text(_line(status)))
+
+
+def _size(bytes: int) -> str:
+    return f"{bytes / 1e6:,.1f} MB" if bytes >= 1e5 else f"{bytes / 1e3:,.1f} kB"
 
 
 def _right(*names: str) -> list[Any]:
@@ -38,7 +45,7 @@ def _line(status: dict[str, Any]) -> str:
     waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing waits"
     return (
         f"{status['pipeline']} {status['state']}, {status['elapsed']:.1f} s, clock {status['clock']}, "
-        f"{waiting}, state {status['state_bytes'] / 1e6:.1f} MB, {status['checkpoints']} checkpoints"
+        f"{waiting}, memory {status['bytes'] / 1e6:.1f} MB, {status['checkpoints']} checkpoints"
     )
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
+from headrace.memory.accounting import Account, account
 
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """A source: rows in = processed + late + rejected; ETS made, heartbeat promised, rows in its buffer."""
+    """A source: rows in = processed + late + rejected; ETS made, heartbeat promised, its buffer."""
 
     rows_in: int
     rows_processed: int
@@ -20,32 +21,40 @@ class SourceMetrics:
     ets_made: int
     promised: int
     held_rows: int
+    held_bytes: int
 
 
 @dataclass(frozen=True)
 class NodeMetrics:
-    """An operator: rows out, state, rows in its output buffer, and its waiting in ticks of the wall clock."""
+    """An operator: rows out, state, what is in its output buffer, its waiting in ticks of the wall clock."""
 
     rows_out: int
     runs: int
     state_bytes: int
     held_rows: int
+    held_bytes: int
     waiting_since: int | None
     waited: int
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Everything, by name."""
+    """Everything, by name. `memory` counts each buffer once, see `headrace.memory.accounting`."""
 
     sources: dict[str, SourceMetrics]
     nodes: dict[str, NodeMetrics]
     held_items: int
+    memory: Account
 
     @property
     def state_bytes(self) -> int:
         """Bytes of state over all operators."""
-        return sum(n.state_bytes for n in self.nodes.values())
+        return self.memory.state
+
+    @property
+    def bytes(self) -> int:
+        """All bytes held: state, and rows on their way."""
+        return self.memory.total
 
 
 def account_waiting(nodes: Iterable[Node], now: int) -> None:
@@ -68,6 +77,7 @@ def account_waiting(nodes: Iterable[Node], now: int) -> None:
 
 def measure(graph: Graph, now: int) -> Metrics:
     """The metrics of a graph at wall-clock instant `now`."""
+    memory = account(graph)
     sources = {
         name: SourceMetrics(
             s.admission.rows_in,
@@ -77,24 +87,26 @@ def measure(graph: Graph, now: int) -> Metrics:
             s.ets_made,
             s.promised,
             s.arc.held_rows(),
+            memory.sources[name],
         )
         for name, s in graph.sources.items()
     }
-    nodes = {node.name: _node(node, now) for node in graph.nodes}
+    nodes = {node.name: _node(node, now, memory) for node in graph.nodes}
     arcs = [s.arc for s in graph.sources.values()] + [n.operator.output for n in graph.nodes]
     sinks = {id(sink.arc) for sink in graph.sinks.values()}
     held = sum(arc.held_items() for arc in arcs if id(arc) not in sinks)
-    return Metrics(sources, nodes, held)
+    return Metrics(sources, nodes, held, memory)
 
 
-def _node(node: Node, now: int) -> NodeMetrics:
+def _node(node: Node, now: int, memory: Account) -> NodeMetrics:
     open_wait = 0 if node.waiting_since is None else now - node.waiting_since
     operator = node.operator
     return NodeMetrics(
         operator.rows_out,
         node.runs,
-        operator.state_bytes(),
+        memory.states[node.name],
         operator.output.held_rows(),
+        memory.arcs[node.name],
         node.waiting_since,
         node.waited + open_wait,
     )

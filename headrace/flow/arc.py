@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from headrace.flow.batch import Batch
+from headrace.flow.holdings import Holdings
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MIN_TIME
 
@@ -108,9 +109,13 @@ class Arc:
         """Tuples in the buffer as the papers count them: rows and punctuations."""
         return max((r.rows + r.punctuations for r in self._readers), default=0)
 
+    def batches(self) -> list[Batch]:
+        """The batches in the buffer, whole however little of them is still to be read."""
+        return [item for item in self._items if isinstance(item, Batch)]
+
     def bytes(self) -> int:
-        """Bytes of the buffered rows."""
-        return sum(i.bytes() for i in self._items if isinstance(i, Batch))
+        """Bytes of the buffered rows, each buffer once and whole."""
+        return Holdings().add(self.batches())
 
 
 @dataclass(eq=False)

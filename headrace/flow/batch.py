@@ -128,3 +128,10 @@ def sort_by_start(batch: Batch) -> Batch:
     if len(start) < 2 or bool(np.all(start[:-1] <= start[1:])):
         return batch
     return batch.take(np.argsort(start, kind="stable"))
+
+
+def compacted(batch: Batch) -> Batch:
+    """The same rows in memory of their own, where they were cut from something much greater."""
+    if batch.data.get_total_buffer_size() <= 2 * batch.data.nbytes + 4096:
+        return batch
+    return batch.take(np.arange(len(batch)))

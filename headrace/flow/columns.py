@@ -71,7 +71,7 @@ class Buffer:
         if 4 * (live + count) <= 3 * len(self._array):
             self._shift(live)
             return
-        size = max(16, 1 << (4 * (live + count) // 3).bit_length())
+        size = max(16, 3 * (live + count) // 2)
         target = _empty((size, *self._array.shape[1:]), self._array.dtype)
         target[:live] = self._array[self._head : self._tail]
         self._array, self._head, self._tail = target, 0, live
@@ -89,6 +89,14 @@ class Buffer:
         live = self._tail - self._head
         if len(self._array) > _SMALL and 16 * len(self._array) > 17 * live:
             self.replace(self._array[self._head : self._tail].copy())
+
+    def release(self) -> None:
+        """Give spare room back, but for the third that makes appending cheap."""
+        live = self._tail - self._head
+        if 3 * len(self._array) > 5 * live + 48:
+            target = _empty((max(16, 4 * live // 3), *self._array.shape[1:]), self._array.dtype)
+            target[:live] = self._array[self._head : self._tail]
+            self._array, self._head, self._tail = target, 0, live
 
     def replace(self, values: npt.NDArray[Any]) -> None:
         """Hold just these values."""
@@ -147,10 +155,15 @@ class Column(ABC):
 
     def bytes(self) -> int:
         """Bytes held."""
-        return (0 if self._valid is None else self._valid.bytes()) + self._bytes()
+        own = sum(buffer.bytes() for buffer in self._buffers())
+        return (0 if self._valid is None else self._valid.bytes()) + own
 
-    @abstractmethod
-    def _buffers(self) -> list[Buffer]: ...
+    def release(self) -> None:
+        """Give spare room back."""
+        if self._valid is not None:
+            self._valid.release()
+        for buffer in self._buffers():
+            buffer.release()
 
     @abstractmethod
     def _append(self, array: pa.Array) -> None: ...
@@ -162,7 +175,7 @@ class Column(ABC):
     def _drop(self, count: int) -> None: ...
 
     @abstractmethod
-    def _bytes(self) -> int: ...
+    def _buffers(self) -> tuple[Buffer, ...]: ...
 
 
 class FixedColumn(Column):
@@ -182,11 +195,8 @@ class FixedColumn(Column):
     def _drop(self, count: int) -> None:
         self._values.drop(count)
 
-    def _buffers(self) -> list[Buffer]:
-        return [self._values]
-
-    def _bytes(self) -> int:
-        return self._values.bytes()
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return (self._values,)
 
 
 class BooleanColumn(Column):
@@ -206,11 +216,8 @@ class BooleanColumn(Column):
     def _drop(self, count: int) -> None:
         self._values.drop(count)
 
-    def _buffers(self) -> list[Buffer]:
-        return [self._values]
-
-    def _bytes(self) -> int:
-        return self._values.bytes()
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return (self._values,)
 
 
 class BytesColumn(Column):
@@ -249,11 +256,8 @@ class BytesColumn(Column):
         self._heap.drop(first - self._forgotten)
         self._forgotten = first
 
-    def _buffers(self) -> list[Buffer]:
-        return [self._heap, self._begins, self._lengths]
-
-    def _bytes(self) -> int:
-        return self._heap.bytes() + self._begins.bytes() + self._lengths.bytes()
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return self._heap, self._begins, self._lengths
 
 
 class ObjectColumn(Column):
@@ -274,11 +278,11 @@ class ObjectColumn(Column):
     def _drop(self, count: int) -> None:
         self._values.drop(count)
 
-    def _buffers(self) -> list[Buffer]:
-        return [self._values]
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return (self._values,)
 
-    def _bytes(self) -> int:
-        return 64 * self._count + self._values.bytes()
+    def bytes(self) -> int:
+        return super().bytes() + 64 * self._count
 
 
 def column_for(type: DataType) -> Column:

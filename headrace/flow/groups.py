@@ -168,6 +168,12 @@ class GroupIndex:
     def bytes(self) -> int:
         return self.keys.bytes() + int(self._table.nbytes)
 
+    def release(self) -> None:
+        """Give spare room back."""
+        self.keys.release()
+        if len(self._table) > _slots(2 * len(self.keys) + 64):
+            self._reindex()
+
     def changes(self, full: bool) -> Chunk:
         return self.keys.changes(full)
 
@@ -185,6 +191,10 @@ def _next_word(words: Words) -> Words:
 
 
 def _new_table(slots: int) -> npt.NDArray[np.int64]:
-    table = np.zeros((1 << (slots - 1).bit_length(), 2), np.int64)
+    table = np.zeros((_slots(slots), 2), np.int64)
     table[:, 1] = EMPTY
     return table
+
+
+def _slots(least: int) -> int:
+    return 1 << (least - 1).bit_length()

@@ -80,6 +80,11 @@ class RowStore:
     def bytes(self) -> int:
         return sum(c.bytes() for c in self._columns)
 
+    def release(self) -> None:
+        """Give spare room back."""
+        for column in self._columns:
+            column.release()
+
     def changes(self, full: bool) -> Mapping[str, Any]:
         reset = full or self._marked < 0
         begin = self.base if reset else max(self.base, self._marked)

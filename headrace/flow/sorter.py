@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.flow.batch import Batch, concat, sort_by_start
+from headrace.flow.batch import Batch, compacted, concat, sort_by_start
+from headrace.flow.holdings import Holdings
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 _TIMES = ("end", "sign", "arrival")
@@ -63,8 +64,16 @@ class Sorter:
         self._runs = rest
         return sort_by_start(concat(pieces)) if pieces else None
 
+    def batches(self) -> list[Batch]:
+        """What is held, for a snapshot too."""
+        return [*self._runs, *(self._added or ())]
+
     def bytes(self) -> int:
-        return sum(run.bytes() for run in self._runs)
+        return Holdings().add(self.batches())
+
+    def release(self) -> None:
+        """Hold the rows that wait, and not what they were cut from."""
+        self._runs = [compacted(run) for run in self._runs]
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         whole = full or self._added is None

@@ -64,7 +64,12 @@ class CodeTable:
         self._forget_changes(reset=True)
 
     def bytes(self) -> int:
-        return sum(b.bytes() for b in self._buffers.values())
+        return sum(b.bytes() for b in self._buffers.values()) + 8 * self._touches
+
+    def release(self) -> None:
+        """Give spare room back."""
+        for buffer in self._buffers.values():
+            buffer.release()
 
     def changes(self, full: bool) -> Chunk:
         whole = full or self._reset

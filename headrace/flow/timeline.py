@@ -150,7 +150,14 @@ class Timeline:
     # --------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
-        return sum(run.bytes() for run in self._runs) + sum(events.bytes() for events in self._shelved)
+        log = 8 * self.width * self._new
+        shelved = sum(events.bytes() for events in self._shelved)
+        return sum(run.bytes() for run in self._runs) + shelved + log
+
+    def release(self) -> None:
+        """Give spare room back."""
+        for run in self._runs:
+            run.release()
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         whole = full or self._reset
@@ -213,6 +220,10 @@ class _Run:
         if len(self._array) > _SMALL and 8 * len(self) < len(self._array):
             self._array, self._head, self._tail = self.view.copy(), 0, len(self)
         return taken
+
+    def release(self) -> None:
+        if 3 * len(self._array) > 5 * len(self) + 64:
+            self._array, self._head, self._tail = self.view.copy(), 0, len(self)
 
     def bytes(self) -> int:
         return int(self._array.nbytes)

@@ -216,6 +216,14 @@ class AggregateOperator(Waiting):
         held = [value.words(column) for value in self._values.all.values()]
         return np.concatenate([self._ends.values(self._layout.word(column)), *held])
 
+    def state_bytes(self) -> int:
+        return super().state_bytes() + self._local.bytes()
+
+    def release(self) -> None:
+        self._forget()
+        super().release()
+        self._local.release()
+
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}
         for column, codec in self._codecs.items():

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch, concat
+from headrace.flow.holdings import Roomy
 from headrace.flow.register import Register
 from headrace.flow.shelf import Shelf, Spillable
 from headrace.flow.state import Part
@@ -127,6 +128,12 @@ class Operator(ABC):
 
     def _spillable(self) -> list[Spillable]:
         return [part for part in self.state().values() if isinstance(part, Spillable)]
+
+    def release(self) -> None:
+        """Forget now what is over and was to be forgotten some time, and give spare room back."""
+        for part in self.state().values():
+            if isinstance(part, Roomy):
+                part.release()
 
     def emit(self, batch: Batch) -> None:
         """Append rows to the output."""

@@ -44,10 +44,19 @@ class Buckets:
         """
         if 2 * rows <= len(self.table) <= 16 * rows + 64:
             return False
+        self._rebuild(rows)
+        return True
+
+    def release(self) -> None:
+        """Have no more buckets than the rows at hand need."""
+        rows = max(len(side.rows) for side in self.sides)
+        if len(self.table) > 4 * rows + 128:
+            self._rebuild(rows)
+
+    def _rebuild(self, rows: int) -> None:
         self.table = _new_table(2 * rows + 64)
         for side in self.sides:
             side.link_from(side.rows.base)
-        return True
 
     def bytes(self) -> int:
         return int(self.table.nbytes)
@@ -57,8 +66,9 @@ class JoinSide:
     """Rows under ascending ids with a hash chain per bucket.
 
     Adding and probing cost a cache miss or two a row, however many rows are held; expiring costs nothing.
-    Rows expire from the head; those that end out of order are compacted away when they are half of what is
-    held. The oldest may be put on a shelf (`shelved`), where they are looked up by key.
+    Rows expire from the head. Where rows end out of order, because a window got smaller, those that are over
+    are compacted away when they are a quarter of what is held. The oldest may be put on a shelf (`shelved`),
+    where they are looked up by key.
     """
 
     def __init__(self, schema: Schema, keys: Sequence[str], buckets: Buckets) -> None:
@@ -69,7 +79,10 @@ class JoinSide:
         self._buckets = buckets
         self._side = len(buckets.sides)
         buckets.sides.append(self)
-        self._checked = _SMALL
+        self._newest_end = MIN_TIME
+        self._ordered_ends = True
+        self._unchecked = 0
+        self._bound = MIN_TIME
         self._killed: list[Ids] = []
         self._dead = 0
         self.shelved = JoinShelf(schema, self._keys)
@@ -95,6 +108,7 @@ class JoinSide:
         first = self.rows.append(batch.data)
         lines = self._links.extend(len(batch))
         lines[:, START], lines[:, END], lines[:, WORD] = batch.start, batch.end, words
+        self._note_ends(batch.end)
         lines[:, NEXT] = 0 if batch.sign is None else batch.sign < 0
         return self.link_from(first)
 
@@ -133,11 +147,12 @@ class JoinSide:
     def expire(self, frontier: int) -> None:
         """Forget rows that end at or before `frontier` + 1: no row to come can meet them."""
         bound = frontier + 1 if frontier < MAX_TIME else frontier
+        self._bound = max(self._bound, bound)
         gone = first_above(self.links[:, END], bound)
         if gone:
             self._drop(gone)
-        if len(self.rows) > 2 * self._checked:
-            self._compact_if_half_dead(bound)
+        if not self._ordered_ends and 4 * self._unchecked > len(self.rows) + _SMALL:
+            self._compact(bound, 4)
         if self.shelved:
             self.shelved.expire(bound)
 
@@ -146,11 +161,32 @@ class JoinSide:
         self._links.drop(count)
         self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
 
-    def _compact_if_half_dead(self, bound: int) -> None:
-        alive = self.links[:, END] > bound
-        if np.count_nonzero(alive) * 2 < len(alive):
+    def _note_ends(self, ends: Ids) -> None:
+        """Know whether rows end in the order in which they came: then those at the head are over first."""
+        self._unchecked += len(ends)
+        if len(ends) == 0:
+            return
+        if self._ordered_ends:
+            self._ordered_ends = bool(ends[0] >= self._newest_end and np.all(ends[:-1] <= ends[1:]))
+        self._newest_end = max(self._newest_end, int(ends.max()))
+
+    def _compact(self, bound: int, share: int) -> None:
+        """Forget all rows that are over at `bound`, if they are one in `share`."""
+        ends = self.links[:, END]
+        alive = ends > bound
+        if (len(alive) - np.count_nonzero(alive)) * share > len(alive):
             self.keep(alive)
-        self._checked = max(_SMALL, len(self.rows))
+            ends = self.links[:, END]
+        self._ordered_ends = bool(np.all(ends[:-1] <= ends[1:]))
+        self._unchecked = 0
+
+    def release(self) -> None:
+        """Forget now what is over, and give spare room back."""
+        if not self._ordered_ends:
+            self._compact(self._bound, len(self.rows) + 1)
+        self.rows.release()
+        self._links.release()
+        self._buckets.release()
 
     def keep(self, alive: Mask) -> None:
         """Keep some rows only, under new ids."""
@@ -257,7 +293,7 @@ class JoinSide:
 
     def bytes(self) -> int:
         held = self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
-        return held + self.shelved.bytes()
+        return held + self.shelved.bytes() + sum(ids.nbytes for ids in self._killed)
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(self.rows.changes(full))
@@ -277,6 +313,7 @@ class JoinSide:
             self._forget_before(chunk["base"])
         begin = chunk["begin"]
         self.rows.apply(chunk)
+        self._note_ends(chunk["links"][:, END])
         self._links.extend(len(chunk["links"]))[:] = chunk["links"]
         if chunk["reset"]:
             self._buckets.table[:, self._side] = EMPTY

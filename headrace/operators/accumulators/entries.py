@@ -121,6 +121,11 @@ class Entries:
         """Bytes held."""
         return sum(ring.nbytes for ring in self._rings.values())
 
+    def release(self) -> None:
+        """Give spare room back."""
+        if self._size > _power(len(self)) or any(len(s) > self._size for s in self._spaces.values()):
+            self._shrink(len(self))
+
     def changes(self, full: bool) -> dict[str, Any]:
         """The entries that are new or were not settled at the last call."""
         reset = full or self._marked < 0

@@ -135,7 +135,14 @@ class Forest:
         self._log, self._logged, self._reset = [], 0, reset
 
     def bytes(self) -> int:
-        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes()
+        log = 8 * CHANGE * self._logged
+        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes() + log
+
+    def release(self) -> None:
+        """Give spare room back."""
+        if len(self._nodes) > _SMALL and 4 * len(self) < len(self._nodes):
+            groups = len(self._roots)
+            self.remap(np.arange(groups), np.ones(groups, np.bool_))
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         whole = full or self._reset

@@ -176,6 +176,7 @@ class PaneLog:
             out.tails,
             out.windows,
         )
+        out.used, out.closed = max(out.used, rows), max(out.closed, closed)
         windows = out.windows[:closed, 0].copy()
         offsets = np.append(out.windows[:closed, 1], rows)
         codes, heads, tails = (column[:rows].copy() for column in (out.codes, out.heads, out.tails))
@@ -266,7 +267,15 @@ class PaneLog:
     def bytes(self) -> int:
         """Bytes held."""
         buffers = (self._numbers, self._firsts, self._latest, self._place)
-        return self.entries.bytes() + sum(b.bytes() for b in buffers) + int(self._live.nbytes)
+        own = sum(b.bytes() for b in buffers) + int(self._live.nbytes) + self._scratch.bytes()
+        return self.entries.bytes() + own
+
+    def release(self) -> None:
+        """Give spare room back."""
+        self.entries.release()
+        for buffer in (self._numbers, self._firsts, self._latest, self._place):
+            buffer.release()
+        self._scratch = _Scratch(0)
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         """The entries that changed, their panes, and where the log stands."""
@@ -294,3 +303,8 @@ class _Scratch:
         self.room = room
         self.codes, self.heads, self.tails = (np.empty(room, np.int64) for _ in range(3))
         self.windows = np.empty((_WINDOWS if room else 0, 2), np.int64)
+        self.used = self.closed = 0
+
+    def bytes(self) -> int:
+        """Bytes that were ever written to: the rest takes no memory."""
+        return 24 * self.used + 16 * self.closed

@@ -26,14 +26,16 @@ class StreamProgress:
     lag: int | None
     ended: bool
     held_rows: int
+    held_bytes: int
 
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """A query: rows it answered, and the rate."""
+    """A query: rows it answered, the rate, and the bytes that it uses, shared ones included."""
 
     rows_out: int
     rows_per_second: float
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Progress:
-    """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks."""
+    """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks.
+
+    `state_bytes` is what operators hold (`operators`: each of them), `bytes` that and rows on their way.
+    """
 
     pipeline: str
     state: str
@@ -61,6 +66,8 @@ class Progress:
     queries: dict[str, QueryProgress]
     waiting: dict[str, Waiting]
     state_bytes: int
+    bytes: int
+    operators: dict[str, int]
     checkpoints: int
     checkpoint_bytes: int
     messages: tuple[str, ...] = field(default=())
@@ -96,11 +103,13 @@ def measure(
             engine.now - source.promised if beats else None,
             source.promised == MAX_TIME,
             source.held_rows,
+            source.held_bytes,
         )
-    queries = {
-        name: QueryProgress(q.rows, (q.rows - (before.queries[name].rows_out if before else 0)) / span)
-        for name, q in outputs.queries.items()
-    }
+    queries = {}
+    for name, q in outputs.queries.items():
+        fresh = q.rows - (before.queries[name].rows_out if before else 0)
+        queries[name] = QueryProgress(q.rows, fresh / span, metrics.memory.queries[name])
+    held = {name: size for name, size in metrics.memory.states.items() if size}
     return Progress(
         pipeline,
         state,
@@ -111,6 +120,8 @@ def measure(
         queries,
         _waiting(engine),
         metrics.state_bytes,
+        metrics.bytes,
+        held,
         checkpoints,
         checkpoint_bytes,
         messages,

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headrace.engine import Engine, Snapshot
 from headrace.errors import SparkError
+from headrace.memory.accounting import account
 
 SLACK: Final = 4 << 20
 """Bytes that may be of no use before anybody minds."""
@@ -112,6 +113,4 @@ class Store:
 
 def held_bytes(engine: Engine) -> int:
     """Bytes of state and of rows that wait."""
-    graph = engine.graph
-    arcs = [s.arc.bytes() for s in graph.sources.values()] + [n.operator.output.bytes() for n in graph.nodes]
-    return sum(n.operator.state_bytes() for n in graph.nodes) + sum(arcs)
+    return account(engine.graph).total

@@ -1,0 +1,1 @@
+"""Memory within a budget: what is held, what will be needed, which windows and grains to change."""

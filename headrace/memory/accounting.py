@@ -1,0 +1,78 @@
+"""What a graph holds in memory: bytes per operator, arc and query, every buffer counted once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.flow.holdings import Holdings, HoldsBatches
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.source import SourceNode
+from headrace.operators.contract import Operator
+
+
+@dataclass(frozen=True)
+class Account:
+    """Bytes by name: `states` of operators, `arcs` behind them, `sources` (tables too), `queries`.
+
+    A buffer that several hold is counted with the first of them, sources before operators. A query is
+    charged for everything that it uses, what it shares with others included: `queries` may add up to more
+    than `total`, which counts everything once.
+    """
+
+    states: dict[str, int]
+    arcs: dict[str, int]
+    sources: dict[str, int]
+    queries: dict[str, int]
+
+    @property
+    def state(self) -> int:
+        """Bytes of state over all operators."""
+        return sum(self.states.values())
+
+    @property
+    def total(self) -> int:
+        """All bytes, state and rows on their way."""
+        return self.state + sum(self.arcs.values()) + sum(self.sources.values())
+
+
+def account(graph: Graph) -> Account:
+    """Measure a graph. Costs a look at each operator and at each batch that waits."""
+    counted = Holdings()
+    leaves = {**graph.sources, **graph.tables}
+    sources = {name: counted.add(leaf.arc.batches()) for name, leaf in leaves.items()}
+    states: dict[str, int] = {}
+    arcs: dict[str, int] = {}
+    for node in graph.nodes:
+        states[node.name] = state_of(node.operator, counted)
+        arcs[node.name] = counted.add(node.operator.output.batches())
+    held = Account(states, arcs, sources, {})
+    return replace(held, queries={query: _charged(graph, query, held) for query in graph.sinks})
+
+
+def state_of(operator: Operator, counted: Holdings) -> int:
+    """Bytes of an operator's state; of the batches in it only what was not counted before."""
+    own = operator.state_bytes()
+    for part in operator.state().values():
+        if isinstance(part, HoldsBatches):
+            own += counted.add(part.batches()) - part.bytes()
+    return own
+
+
+def _charged(graph: Graph, query: str, held: Account) -> int:
+    """Bytes of everything that a query's rows come by."""
+    arc = graph.sinks[query].arc
+    ends: list[Node | SourceNode] = [*graph.nodes, *graph.sources.values(), *graph.tables.values()]
+    queue = [end for end in ends if (end.operator.output if isinstance(end, Node) else end.arc) is arc]
+    seen = set(map(id, queue))
+    charged = 0
+    while queue:
+        one = queue.pop()
+        if not isinstance(one, Node):
+            charged += held.sources[one.name]
+            continue
+        charged += held.states[one.name] + held.arcs[one.name]
+        fresh = [p for p in dict.fromkeys(one.predecessors) if id(p) not in seen]
+        seen.update(map(id, fresh))
+        queue.extend(fresh)
+    return charged
