@@ -39,6 +39,11 @@ FORMS: Final[dict[frozenset[str], Callable[..., str]]] = {
         lambda rows, partition_by: f"PARTITION BY {_partition(partition_by)} ROWS {count_of(rows, 'rows')}"
     ),
     frozenset({"session"}): lambda session: f"SESSION {duration(session)}",
+    frozenset({"session", "partition_by"}): (
+        lambda session, partition_by: (
+            f"PARTITION BY {_partition(partition_by) or '()'} SESSION {duration(session)}"
+        )
+    ),
     frozenset({"now"}): lambda now: "NOW",
     frozenset({"unbounded"}): lambda unbounded: "UNBOUNDED",
 }

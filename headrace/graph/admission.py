@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
 from headrace.flow.batch import Batch
-from headrace.operators.expand import windows_of
-from headrace.operators.order import OrderOperator
-from headrace.plan.windows import Sliding
+from headrace.graph.gates import Gate
 from headrace.time.punctuate import Late, Punctuate, Rejected
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
@@ -47,33 +45,6 @@ class Rules:
             raise InputError(
                 "HR-I008", f"a guard of {self.guard}", hint="ticks ahead of the clock, 0 or more"
             )
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Where rows of a stream are put in order: what it has answered for, rows come too late for.
-
-    With a `window`, a row counts once for each window that holds it, each answered at its own tick.
-    """
-
-    order: OrderOperator
-    window: Sliding | None
-    in_force: Callable[[int], int]
-
-    def missed(self, times: Times, now: int) -> tuple[Times, Mask]:
-        """How many answers each row is too late for, and whether one is left that it is in time for.
-
-        An answer counts as given once the heartbeats prove it could be, given yet or not: which rows are
-        late depends on arrivals alone.
-        """
-        frontier = max(self.order.frontier, self.in_force(now))
-        if self.window is None:
-            late = times <= frontier
-            return late.astype(np.int64), ~late
-        first, copies = windows_of(times, self.window)
-        answered = (frontier + 1) // self.window.slide
-        missed = np.clip(answered - first + 1, 0, copies)
-        return missed, missed < copies
 
 
 @dataclass
@@ -208,10 +179,12 @@ class Admission:
         closed = self.punctuate.closed_to(batch.start, batch.data)
         missed, alive = np.zeros(len(batch), np.int64), np.full(len(batch), not self.gates)
         for gate in self.gates:
-            here, left = gate.missed(batch.start, now)
+            here, left = gate.missed(batch, now)
             missed, alive = missed + here, alive | left
         alive |= missed == 0
         alive &= ~closed
+        for gate in self.gates:
+            gate.settle(alive)
         late = closed | (broken & (missed > 0))
         if late.any():
             self._set_apart(batch.filter(late), missed[late], alive[late])

@@ -8,7 +8,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import TableNode
-from headrace.operators.order import OrderOperator, no_label
+from headrace.operators.order import InputManager, no_label
 from headrace.time.timestamp import MAX_TIME
 
 Labels = dict[int, frozenset[str]]
@@ -105,7 +105,7 @@ LEVELS: dict[str, Callable[[Graph], Labels]] = {
 def apply_labels(graph: Graph, labels: Labels) -> None:
     """Let every input manager wait for the label of the operator it feeds."""
     for node in graph.nodes:
-        if not isinstance(node.operator, OrderOperator):
+        if not isinstance(node.operator, InputManager):
             continue
         wanted = labels[node.id].union(*(_delayed(fed, labels) for fed in _feeds(node)))
         beyond = [graph.sources[name] for name in sorted(wanted - streams_below(node))]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.graph.admission import Gate
+from headrace.flow.batch import Batch
+from headrace.graph.gates import OrderGate, SessionGate, Way
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
-from headrace.operators.contract import Operator
+from headrace.operators.contract import Operator, Stateless
+from headrace.operators.loose_sessions import LooseSessionsOperator
+from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
 from headrace.plan.nodes import Plan
 from headrace.plan.ordering import Expand
@@ -31,16 +34,40 @@ def sources_behind(before: Node | SourceNode) -> list[SourceNode]:
 
 
 def set_gates(graph: Graph) -> None:
-    """Tell every source where its rows are put in order."""
+    """Tell every source where its rows are put in order, or come to sessions as they are."""
     for source in graph.sources.values():
         source.admission.gates = []
     for node in graph.nodes:
+        behind = sources_behind(node)
+        in_force = _least_in_force([*behind, *node.label])
         if isinstance(node.operator, OrderOperator):
             window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
-            behind = [*sources_behind(node), *node.label]
-            gate = Gate(node.operator, window, _least_in_force(behind))
-            for source in sources_behind(node):
-                source.admission.gates.append(gate)
+            for source in behind:
+                source.admission.gates.append(OrderGate(node.operator, window, in_force))
+        if isinstance(node.operator, LooseSessionsOperator):
+            for source in behind:
+                ways = _ways(source, node)
+                if ways:
+                    source.admission.gates.append(SessionGate(node.operator, ways, in_force))
+
+
+def _ways(source: SourceNode, node: Node) -> list[Way]:
+    """The ways from a source to a node that rows go at once, in whatever order they are."""
+    found: list[Way] = []
+    for before in node.predecessors:
+        if before is source:
+            found.append(_unchanged)
+        elif isinstance(before, Node) and isinstance(before.operator, (Stateless, MergeOperator)):
+            found += [_then(way, before.operator) for way in _ways(source, before)]
+    return found
+
+
+def _unchanged(batch: Batch) -> Batch:
+    return batch
+
+
+def _then(way: Way, operator: Stateless | MergeOperator) -> Way:
+    return lambda batch: operator.apply(way(batch))
 
 
 def _least_in_force(sources: list[SourceNode]) -> Callable[[int], int]:

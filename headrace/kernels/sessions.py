@@ -1,4 +1,4 @@
-"""Which session each row belongs to: one pass over rows in order of time."""
+"""Which session each row belongs to: one pass over rows in order of time, or over rows in any order."""
 
 from __future__ import annotations
 
@@ -63,3 +63,175 @@ def assign_sessions(
             fresh[session - known, 2] = time
         sessions[i] = session
     return added, seen
+
+
+OLDER, NEWER, INTO = 0, 1, 2
+_NONE = np.iinfo(np.int64).max
+_LINKS = nb.int64[:, ::1]
+_MASK = nb.boolean[::1]
+
+
+@nb.njit(nb.int64(nb.int64, nb.int64, nb.int64, _LINKS, _I64, _I64), inline="always")
+def _nearest(session: int, time: int, gap: int, links: Ints, start: Ints, last: Ints) -> int:
+    """From one session of a group along its list: the one that `time` belongs to, else one next to it."""
+    while time - last[session] > gap and links[session, NEWER] != EMPTY:
+        session = links[session, NEWER]
+    while start[session] - time > gap and links[session, OLDER] != EMPTY:
+        session = links[session, OLDER]
+    return session
+
+
+@nb.njit(nb.void(nb.int64, nb.int64, _LINKS), inline="always")
+def _link(older: int, newer: int, links: Ints) -> None:
+    if older != EMPTY:
+        links[older, NEWER] = newer
+    if newer != EMPTY:
+        links[newer, OLDER] = older
+
+
+@nb.njit(
+    nb.types.UniTuple(nb.int64, 3)(
+        _READ_I64,
+        _READ_I64,
+        nb.int64,
+        nb.int64,
+        nb.int64,
+        nb.int64,
+        _I64,
+        _LINKS,
+        _I64,
+        _I64,
+        _I64,
+        _I64,
+        _I64,
+    ),
+    cache=True,
+)
+def gather_sessions(
+    times: Ints,
+    groups: Ints,
+    gap: int,
+    begin: int,
+    next: int,
+    voided: int,
+    opened: Ints,
+    links: Ints,
+    group: Ints,
+    start: Ints,
+    last: Ints,
+    sessions: Ints,
+    gone: Ints,
+) -> tuple[int, int, int]:
+    """The session of each row from `begin` on, in any order; returns how far it came, `next` and `voided`.
+
+    Stops before a row that needs a line where there is none. A session that became part of another says so
+    in `links[·, INTO]`, and is listed in `gone`; `sessions` may name it.
+    """
+    for i in range(begin, times.size):
+        time, of = times[i], groups[i]
+        session = opened[of]
+        older, newer = EMPTY, EMPTY
+        if session != EMPTY:
+            session = _nearest(session, time, gap, links, start, last)
+            if time - last[session] > gap:
+                older, newer = session, links[session, NEWER]
+                session = EMPTY
+            elif start[session] - time > gap:
+                older, newer = links[session, OLDER], session
+                session = EMPTY
+        if session == EMPTY:
+            if next == start.size:
+                return i, next, voided
+            session = next
+            next += 1
+            group[session], start[session], last[session] = of, time, time
+            links[session, OLDER], links[session, NEWER], links[session, INTO] = EMPTY, EMPTY, EMPTY
+            _link(older, session, links)
+            _link(session, newer, links)
+        elif time > last[session]:
+            last[session] = time
+            other = links[session, NEWER]
+            if other != EMPTY and start[other] - time <= gap:
+                last[session] = last[other]
+                _link(session, links[other, NEWER], links)
+                links[other, INTO] = session
+                gone[voided] = other
+                voided += 1
+        elif time < start[session]:
+            start[session] = time
+            other = links[session, OLDER]
+            if other != EMPTY and time - last[other] <= gap:
+                start[session] = start[other]
+                _link(links[other, OLDER], session, links)
+                links[other, INTO] = session
+                gone[voided] = other
+                voided += 1
+        opened[of] = session
+        sessions[i] = session
+    return times.size, next, voided
+
+
+@nb.njit(nb.int64(_I64, _LINKS, _I64, nb.int64, _I64), cache=True)
+def link_sessions(sessions: Ints, links: Ints, marks: Ints, stamp: int, touched: Ints) -> int:
+    """Each session by what it is part of now; lists those that are met first, and returns how many."""
+    seen = 0
+    for i in range(sessions.size):
+        session = sessions[i]
+        while links[session, INTO] != EMPTY:
+            session = links[session, INTO]
+        sessions[i] = session
+        if marks[session] != stamp:
+            marks[session] = stamp
+            touched[seen] = session
+            seen += 1
+    return seen
+
+
+@nb.njit(nb.void(_READ_I64, _READ_I64, _I64, _LINKS), cache=True)
+def unlink(sessions: Ints, group: Ints, opened: Ints, links: Ints) -> None:
+    """Take sessions that are over out of the lists of their groups."""
+    for session in sessions:
+        older, newer = links[session, OLDER], links[session, NEWER]
+        _link(older, newer, links)
+        if opened[group[session]] == session:
+            opened[group[session]] = newer if newer != EMPTY else older
+
+
+@nb.njit(
+    nb.void(_READ_I64, _READ_I64, _READ_I64, nb.int64, nb.int64, _I64, _LINKS, _I64, _I64, _I64, _MASK),
+    cache=True,
+)
+def judge_rows(
+    times: Ints,
+    groups: Ints,
+    order: Ints,
+    gap: int,
+    frontier: int,
+    opened: Ints,
+    links: Ints,
+    start: Ints,
+    last: Ints,
+    least: Ints,
+    late: npt.NDArray[np.bool_],
+) -> None:
+    """Which rows come too late, `order` being from the latest time to the earliest.
+
+    A row is in time if its own session would end after the frontier, or if it belongs to a session that is
+    open or to a row that is in time. What a row after an open session belongs to ends later still, so only
+    rows before one need a chain of others to reach it, and those have been judged by then: `least` is the
+    earliest row in time of each group, the greatest number where there is none.
+    """
+    for i in order:
+        time, of = times[i], groups[i]
+        if frontier - time < gap or (least[of] != _NONE and least[of] - time <= gap):
+            late[i] = False
+            least[of] = time
+            continue
+        late[i] = True
+        session = opened[of]
+        if session == EMPTY:
+            continue
+        session = _nearest(session, time, gap, links, start, last)
+        if time - last[session] <= gap and start[session] - time <= gap:
+            late[i] = False
+            least[of] = time

@@ -17,7 +17,11 @@ class MergeOperator(Loose):
         self._schema = plan.schema
 
     def ingest(self, input: int, batch: Batch) -> None:
-        self.emit(conform(batch, self._schema))
+        self.emit(self.apply(batch))
+
+    def apply(self, batch: Batch) -> Batch:
+        """The output rows of some input rows."""
+        return conform(batch, self._schema)
 
     def answer(self, frontier: int) -> Batch | None:
         return None

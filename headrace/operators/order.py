@@ -19,21 +19,33 @@ def no_label() -> int:
     return MAX_TIME
 
 
-class OrderOperator(Loose):
-    """Releases rows in order, up to the heartbeat of its input and of the streams in its label.
+class InputManager(Loose):
+    """Takes disordered rows, and lets time pass up to the heartbeat of its input and of its label.
 
     `label` is what makes the levels of Srivastava & Widom, §7: all streams of the query (query-level), none
-    beyond its own (operator-level), or those of Figure 6 (memory-aware). Rows at or before what it has
-    released come too late for it and are dropped here; their source has reported them.
+    beyond its own (operator-level), or those of Figure 6 (memory-aware).
+    """
+
+    label: Callable[[], int] = staticmethod(no_label)
+
+    def reach(self) -> int:
+        return min(super().reach(), self.label())
+
+    def needs(self) -> list[Need]:
+        """A heartbeat on its input, or on a stream of its label."""
+        wanted = self.due()
+        return [Need(0, wanted)] if self.reach() < wanted < MAX_TIME else []
+
+
+class OrderOperator(InputManager):
+    """Releases rows in order. Rows at or before what it has released come too late for it and are dropped.
+
+    Their source has reported them.
     """
 
     def __init__(self, plan: Order) -> None:
         super().__init__()
         self._rows = Sorter()
-        self.label: Callable[[], int] = no_label
-
-    def reach(self) -> int:
-        return min(super().reach(), self.label())
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._rows.add(batch.filter(batch.start > self.frontier))
@@ -43,11 +55,6 @@ class OrderOperator(Loose):
 
     def due(self) -> int:
         return self._rows.next()
-
-    def needs(self) -> list[Need]:
-        """A heartbeat on its input, or on a stream of its label."""
-        wanted = self.due()
-        return [Need(0, wanted)] if self.reach() < wanted < MAX_TIME else []
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         """A punctuation may overtake rows that wait here, so it is not passed on."""

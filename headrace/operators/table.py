@@ -13,6 +13,7 @@ from headrace.operators.expand import ExpandOperator
 from headrace.operators.granularity import granularity
 from headrace.operators.join import JoinOperator
 from headrace.operators.lag import lag
+from headrace.operators.loose_sessions import LooseSessionsOperator
 from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.project import ProjectOperator
@@ -32,7 +33,7 @@ from headrace.plan.lag import Lag
 from headrace.plan.latent import Stamp, is_latent
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence
-from headrace.plan.session import SessionAggregate
+from headrace.plan.session import LooseSessions, SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.windows import Rows
 
@@ -48,6 +49,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Aggregate: AggregateOperator,
     nodes.SlidingAggregate: SlidingAggregateOperator,
     SessionAggregate: SessionAggregateOperator,
+    LooseSessions: LooseSessionsOperator,
     nodes.Distinct: DistinctOperator,
     TopN: TopNOperator,
     Lag: lag,

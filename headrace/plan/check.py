@@ -112,6 +112,9 @@ def _aggregate(plan: nodes.Aggregate) -> None:
     _known("GROUP BY", plan.keys, plan.input.schema)
     if isinstance(plan, SessionAggregate):
         _positive("SESSION", plan.gap)
+        _known("PARTITION BY", plan.partition_keys, plan.input.schema)
+        if not set(plan.partition_keys) <= set(plan.keys):
+            raise PlanError("HR-P021", "sessions by a column that is no key", hint="group by it too")
     if isinstance(plan, (nodes.SlidingAggregate, SessionAggregate)):
         if plan.input.is_relation:
             raise PlanError("HR-P018", "a window on a window", hint="aggregate the stream itself")

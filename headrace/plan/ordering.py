@@ -7,13 +7,15 @@ not mind either merges without waiting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expressions import col, lit
-from headrace.plan.nodes import Plan, Project, Select, SlidingAggregate, Source, Unary, Union
+from headrace.plan.nodes import Aggregate, Plan, Project, Select, SlidingAggregate, Source, Unary, Union
+from headrace.plan.session import LooseSessions, SessionAggregate
+from headrace.plan.user_aggregates import UserCall
 from headrace.plan.windows import Sliding
 
 INSENSITIVE = (Select, Project)
@@ -63,6 +65,8 @@ def _place(plan: Plan, disorder: Disorder, minds: bool) -> Plan:
         return _place_union(plan, disorder, minds)
     if isinstance(plan, SlidingAggregate) and _sources(plan) & disorder.admitted:
         return _place_admitting(plan, disorder)
+    if isinstance(plan, SessionAggregate) and _sources(plan) & disorder.admitted:
+        return _place_sessions(plan, disorder)
     return plan.with_inputs(tuple(_place(i, disorder, minds=False) for i in plan.inputs))
 
 
@@ -74,14 +78,8 @@ def _place_union(plan: Union, disorder: Disorder, minds: bool) -> Plan:
 
 def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     """Rows go to their windows before they are ordered: each window is one tick of one slide."""
+    _refuse_order(plan)
     window = plan.window
-    placed = next((call for call in plan.calls if call.minds_order), None)
-    if placed is not None:
-        raise PlanError(
-            "HR-P010",
-            f"{placed.function} needs rows in order, which `admit` does not keep",
-            hint="enforce this stream strictly, or use min and max",
-        )
     below = Order(Expand(_place(plan.input, disorder, minds=True), window))
     each = replace(plan, input=below, window=Sliding(window.slide, window.slide))
     if plan.bounds is None or window.size == window.slide:
@@ -91,6 +89,33 @@ def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     names = [name for name in plan.schema.names if name != start]
     columns = {name: col(name) for name in names} | {start: col(end) - size}
     return Project(each, tuple((name, columns[name]) for name in plan.schema.names))
+
+
+def _place_sessions(plan: SessionAggregate, disorder: Disorder) -> Plan:
+    """Rows go to their sessions as they come, and sessions that a row is between become one."""
+    below = _place(plan.input, disorder, minds=True)
+    if not is_disordered(below, disorder):
+        return plan.with_inputs((below,))
+    _refuse_order(plan)
+    single = next((c for c in plan.calls if isinstance(c, UserCall) and not c.definition.merges), None)
+    if single is not None:
+        raise PlanError(
+            "HR-P010",
+            f"{single.function} cannot merge, but under `admit` a late row may make one session of two",
+            hint=f"give {single.function} a method merge(state, later), or enforce this stream strictly",
+        )
+    values = {f.name: getattr(plan, f.name) for f in fields(plan)}
+    return LooseSessions(**{**values, "input": below})
+
+
+def _refuse_order(plan: Aggregate) -> None:
+    placed = next((call for call in plan.calls if call.minds_order), None)
+    if placed is not None:
+        raise PlanError(
+            "HR-P010",
+            f"{placed.function} needs rows in order, which `admit` does not keep",
+            hint="enforce this stream strictly, or use min and max",
+        )
 
 
 def is_disordered(plan: Plan, disorder: Disorder) -> bool:

@@ -190,6 +190,14 @@ def _aggregate(search: Search, plan: nodes.Aggregate, key: Key | None) -> Iterat
     return _by(search, plan, key, plan.keys, f"{names} by {', '.join(plan.keys)}")
 
 
+def _session(search: Search, plan: SessionAggregate, key: Key | None) -> Iterator[Keys]:
+    if not plan.partition_keys:
+        hint = "make sessions by a key: [PARTITION BY k SESSION …]"
+        return search.refuse("sessions are of all rows", hint, True)
+    names = ", ".join(plan.partition_keys)
+    return _by(search, plan, key, plan.partition_keys, f"sessions by {names}")
+
+
 def _top_n(search: Search, plan: TopN, key: Key | None) -> Iterator[Keys]:
     if not plan.keys:
         hint = "write PARTITION BY if each key may have its own first rows"
@@ -352,7 +360,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
-    SessionAggregate: _aggregate,
+    SessionAggregate: _session,
     nodes.Distinct: _content,
     TopN: _top_n,
     Lag: _lag,

@@ -18,11 +18,18 @@ class SessionAggregate(Aggregate):
     and in Flink (exactly `gap` apart is together in both). window_start is the time of the first row,
     window_end that of the last plus `gap`. The answer is valid in [window_end − 1, window_end): at that tick
     the session is reported, once. `bounds` names the columns that show the window, appended after the
-    aggregates.
+    aggregates. With a `partition`, which is some of the keys, sessions are of the rows that are equal in it,
+    and each group has one row of those that it takes part in.
     """
 
     gap: int
     bounds: tuple[str, str] | None = None
+    partition: tuple[str, ...] | None = None
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """The columns that sessions are made by."""
+        return self.keys if self.partition is None else self.partition
 
     @property
     def schema(self) -> Schema:
@@ -32,3 +39,8 @@ class SessionAggregate(Aggregate):
     @property
     def is_relation(self) -> bool:
         return True
+
+
+@dataclass(frozen=True)
+class LooseSessions(SessionAggregate):
+    """The same over rows in any order: a row belongs to any session that no heartbeat has closed yet."""

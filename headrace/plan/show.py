@@ -10,7 +10,7 @@ from headrace.plan.lag import Lag
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence, StepKind
-from headrace.plan.session import SessionAggregate
+from headrace.plan.session import LooseSessions, SessionAggregate
 from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
@@ -18,7 +18,7 @@ SPECS: dict[type[Any], Callable[[Any], str]] = {
     windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}",
     windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
     windows.Now: lambda w: "NOW",
-    windows.Session: lambda w: f"SESSION {w.gap}",
+    windows.Session: lambda w: _partition(w.keys) + f"SESSION {w.gap}",
     windows.Unbounded: lambda w: "UNBOUNDED",
 }
 
@@ -34,7 +34,8 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Join: lambda p: "join" + _on(p),
     nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
-    SessionAggregate: lambda p: f"aggregate {_calls(p)} of each session [SESSION {p.gap}]",
+    SessionAggregate: lambda p: f"aggregate {_calls(p)} of each session [{_session(p)}]",
+    LooseSessions: lambda p: f"aggregate {_calls(p)} of each session [{_session(p)}], in any order",
     nodes.Distinct: lambda p: "distinct",
     Lag: lambda p: "look back: " + _lags(p),
     TopN: lambda p: "first " + _top(p),
@@ -48,6 +49,14 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     ordering.Merge: lambda p: "merge: disorder is left, punctuations bound it",
     ordering.Expand: lambda p: f"a copy for each window [{SPECS[type(p.window)](p.window)}]",
 }
+
+
+def _session(plan: SessionAggregate) -> str:
+    return _partition(plan.partition) + f"SESSION {plan.gap}"
+
+
+def _partition(keys: tuple[str, ...] | None) -> str:
+    return "" if keys is None else f"PARTITION BY {', '.join(keys) or '()'} "
 
 
 def show(plan: Plan) -> str:

@@ -68,9 +68,13 @@ class Unbounded:
 
 @dataclass(frozen=True)
 class Session:
-    """`[SESSION T]`: rows of a group that follow each other within T. Only aggregates are taken of them."""
+    """`[SESSION T]`: rows of a group that follow each other within T. Only aggregates are taken of them.
+
+    `[PARTITION BY keys SESSION T]`: rows that are equal in `keys`, whatever they are grouped by then.
+    """
 
     gap: int
+    keys: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _positive("SESSION", self.gap)

@@ -43,7 +43,8 @@ def aggregated(
     grouping.clause = "HAVING"
     conditions = conjuncts(grouping, having)
     plan = selected(scope.items[0].input.plan, where) if window else joined(scope, where)
-    grouped = _aggregate(plan, grouping, window)
+    partition = _partition(grouping, window, group) if isinstance(window, Session) else None
+    grouped = _aggregate(plan, grouping, window, partition)
     kept = selected(grouped, [grouping.after(each) for each in conditions])
     return projected(kept, [(name, grouping.after(each)) for name, each in made])
 
@@ -72,7 +73,9 @@ def _at_position(node: exp.Expr, columns: list[Listed]) -> exp.Expr:
     return columns[position - 1].node
 
 
-def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | Session | None) -> Plan:
+def _aggregate(
+    plan: Plan, grouping: Grouping, window: Sliding | Session | None, partition: tuple[str, ...] | None
+) -> Plan:
     prepared, calls = _prepared(plan, grouping)
     keys = tuple(grouping.keys.values())
     if not keys and not calls:
@@ -84,8 +87,22 @@ def _aggregate(plan: Plan, grouping: Grouping, window: Sliding | Session | None)
         (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None
     )
     if isinstance(window, Session):
-        return SessionAggregate(prepared, keys, calls, window.gap, bounds)
+        return SessionAggregate(prepared, keys, calls, window.gap, bounds, partition)
     return SlidingAggregate(prepared, keys, calls, window, bounds)
+
+
+def _partition(grouping: Grouping, window: Session, group: exp.Group | None) -> tuple[str, ...] | None:
+    """The group keys that sessions are made by; None where that is all of them."""
+    if window.keys is None:
+        return None
+    known = {each.name: name for each, name in grouping.keys.items() if isinstance(each, Column)}
+    missing = next((name for name in window.keys if name not in known), None)
+    if missing is not None:
+        hint = f"GROUP BY {missing} too: groups of different sessions are not one"
+        message = f"sessions are made by {missing}, which is not grouped by"
+        fail(Code.SESSION, message, group, hint)
+    partition = tuple(known[name] for name in window.keys)
+    return None if set(partition) == set(grouping.keys.values()) else partition
 
 
 def _prepared(plan: Plan, grouping: Grouping) -> tuple[Plan, tuple[AggregateCall, ...]]:

@@ -45,10 +45,11 @@ class RowsClause:
 
 @dataclass(frozen=True)
 class SessionClause:
-    """`[SESSION gap]`."""
+    """`[SESSION gap]` or `[PARTITION BY keys SESSION gap]`."""
 
     gap: Duration
     span: Span
+    keys: tuple[exp.Column, ...] | None = None
 
 
 @dataclass(frozen=True)

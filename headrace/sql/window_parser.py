@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -137,12 +138,16 @@ class WindowParser(SparkParser):
         return RowsClause(self._parse_count(), (), self._span_from(opening))
 
     def _parse_partition_window(self, opening: Token) -> WindowClause:
-        keys = self._parse_csv(self._parse_column)
+        nothing = self._match_pair(TokenType.L_PAREN, TokenType.R_PAREN)
+        keys = [] if nothing else self._parse_csv(self._parse_column)
         columns = tuple(each for each in keys if isinstance(each, exp.Column))
-        if not columns or len(columns) < len(keys):
+        if len(columns) < len(keys) or not (columns or nothing):
             fail(Code.WINDOW, "PARTITION BY takes columns", self._prev, "[PARTITION BY k ROWS 5]")
-        if not self._match_text_seq("ROWS"):
-            fail(Code.WINDOW, "PARTITION BY needs ROWS", self._curr or self._prev, "[PARTITION BY k ROWS 5]")
+        if self._match_text_seq("SESSION"):
+            return replace(self._parse_session(opening), keys=columns)
+        if nothing or not self._match_text_seq("ROWS"):
+            hint = "[PARTITION BY k ROWS 5] or [PARTITION BY k SESSION 30 SECONDS]"
+            fail(Code.WINDOW, "PARTITION BY needs ROWS or SESSION", self._curr or self._prev, hint)
         return RowsClause(self._parse_count(), columns, self._span_from(opening))
 
     def _parse_count(self) -> int:
@@ -178,7 +183,7 @@ class WindowParser(SparkParser):
             fail(Code.DURATION, f"{self._curr.text!r} is no unit of time", self._curr, hint)
         return ""
 
-    def _parse_session(self, opening: Token) -> WindowClause:
+    def _parse_session(self, opening: Token) -> SessionClause:
         return SessionClause(self._parse_duration(), self._span_from(opening))
 
     def _span_from(self, first: Token) -> Span:

@@ -50,10 +50,15 @@ def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:
     return Rows(clause.count, tuple(dict.fromkeys(column(key) for key in clause.keys)))
 
 
+def _session(clause: SessionClause, ticks_per_second: int | None, column: FindColumn) -> WindowSpec:
+    keys = None if clause.keys is None else tuple(dict.fromkeys(map(column, clause.keys)))
+    return Session(ticks(clause.gap, ticks_per_second), keys)
+
+
 SPECIFICATIONS: Final[dict[type[Any], Callable[[Any, int | None, FindColumn], WindowSpec]]] = {
     RangeClause: _range,
     RowsClause: _rows,
-    SessionClause: lambda clause, ticks_per_second, column: Session(ticks(clause.gap, ticks_per_second)),
+    SessionClause: _session,
     NowClause: lambda clause, ticks_per_second, column: Now(),
     UnboundedClause: lambda clause, ticks_per_second, column: Unbounded(),
 }

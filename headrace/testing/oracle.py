@@ -18,7 +18,7 @@ from headrace.plan.lag import Lag, LagCall
 from headrace.plan.nodes import Plan
 from headrace.plan.order import keeps_arrival_order
 from headrace.plan.sequence import Sequence as SequencePlan
-from headrace.plan.session import SessionAggregate
+from headrace.plan.session import LooseSessions, SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.plan.user_aggregates import UserCall
 from headrace.schema import Schema
@@ -284,7 +284,7 @@ def _session_aggregate(plan: SessionAggregate, sources: Sources) -> list[Element
     """A row is of the session of the row before it, of its group, unless more than the gap is between."""
     sessions: dict[Row, list[list[Element]]] = defaultdict(list)
     for e in _ordered(plan.input, sources):
-        of_group = sessions[_pick(plan.input.schema, plan.keys, e.row)]
+        of_group = sessions[_pick(plan.input.schema, plan.partition_keys, e.row)]
         if of_group and e.start - of_group[-1][-1].start <= plan.gap:
             of_group[-1].append(e)
         else:
@@ -292,8 +292,8 @@ def _session_aggregate(plan: SessionAggregate, sources: Sources) -> list[Element
     answers = []
     for session in (each for of_group in sessions.values() for each in of_group):
         begin, end = session[0].start, session[-1].start + plan.gap
-        (row,) = _groups(plan, [e.row for e in session])
-        answers.append(Element(row + ((begin, end) if plan.bounds else ()), end - 1, end))
+        for row in _groups(plan, [e.row for e in session]):
+            answers.append(Element(row + ((begin, end) if plan.bounds else ()), end - 1, end))
     return answers
 
 
@@ -428,6 +428,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,
     SessionAggregate: _session_aggregate,
+    LooseSessions: _session_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,
     Lag: _lag,

@@ -321,7 +321,8 @@ def _session_aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     calls = _calls(draw, plan.schema, COMPARED + SUMMED + PLACED)
     keys = _grouping(draw, plan.schema, calls)
     bounds = BOUNDS if draw(st.booleans()) and not set(BOUNDS) & set(keys) else None
-    return SessionAggregate(plan, keys, calls, draw(st.integers(1, 5)), bounds)
+    partition = draw(st.sampled_from([None, keys[:1], ()]))
+    return SessionAggregate(plan, keys, calls, draw(st.integers(1, 5)), bounds, partition)
 
 
 def _lag(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:

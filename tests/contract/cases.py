@@ -18,7 +18,7 @@ from headrace.plan import nodes, ordering, windows
 from headrace.plan.lag import Lag, LagCall
 from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan, Source
-from headrace.plan.session import SessionAggregate
+from headrace.plan.session import LooseSessions, SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
@@ -294,7 +294,20 @@ def session_aggregates(draw: st.DrawFn) -> Case:
     below = draw(streams(schema) | given_streams(schema))
     bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
     keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=True))
-    return case_of(SessionAggregate(below[0], keys, calls_, draw(st.integers(1, 5)), bounds), (below,))
+    partition = draw(st.sampled_from([None, keys[:1], ()]))
+    plan = SessionAggregate(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
+    return case_of(plan, (below,))
+
+
+@st.composite
+def loose_sessions(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(streams(schema))
+    bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
+    keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=False))
+    partition = draw(st.sampled_from([None, keys[:1], ()]))
+    plan = LooseSessions(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
+    return case_of(plan, (below,))
 
 
 @st.composite
@@ -350,6 +363,7 @@ CASES: dict[str, Entry] = {
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "SessionAggregateOperator": Entry(session_aggregates()),
+    "LooseSessionsOperator": Entry(loose_sessions(), Terms(disordered=True)),
     "LagOperator": Entry(lags(streams)),
     "OrderedLagOperator": Entry(lags(given_streams)),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),

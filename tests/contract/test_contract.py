@@ -39,7 +39,7 @@ IMPATIENT = (
     "operators.changes._PATIENCE",
     "operators.newest_rows._PATIENCE",
     "operators.aggregate._PATIENCE",
-    "operators.session_aggregate._PATIENCE",
+    "operators.sessions._PATIENCE",
     "operators.sliding_aggregate._SPARE",
     "operators.joinside._SMALL",
     "operators.joinside._WORTH",

@@ -32,9 +32,12 @@ from headrace.plan.nodes import (
     Window,
 )
 from headrace.plan.ordering import Disorder, Merge, Order, place_orders
+from headrace.plan.session import SessionAggregate
+from headrace.plan.user_aggregates import user_call
 from headrace.plan.windows import Range, Sliding
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
+from headrace.testing.user_aggregates import TWO_LARGEST, calls_on
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.punctuate import Late
@@ -46,12 +49,16 @@ A, B = Source("a", SCHEMA), Source("b", SCHEMA)
 RENAMED = Project(B, (("k2", col("k")), ("v2", col("v"))))
 UNION = Union((Select(A, col("v") < 8), B))
 CALLS = (AggregateCall("n", "count"), AggregateCall("s", "sum", "v"), AggregateCall("m", "max", "v"))
+SORTS = AggregateCall("d", "count_distinct", "v")
+LARGEST = user_call("two", TWO_LARGEST, ["v"])
 PLANS: list[Plan] = [
     UNION,
     Select(UNION, col("k") > 0),
     IStream(Join(Window(Select(A, col("v") < 8), Range(5)), Window(RENAMED, Range(4)), ("k",), ("k2",))),
     RStream(SlidingAggregate(UNION, ("k",), CALLS, Sliding(6, 2), ("from", "to")), 2),
     RStream(SlidingAggregate(A, (), CALLS, Sliding(4, 4)), 4),
+    RStream(SessionAggregate(UNION, ("k",), CALLS, 2, ("from", "to")), 1),
+    RStream(SessionAggregate(Select(A, col("v") < 8), ("k",), (*CALLS, SORTS), 3, ("from", "to"), ()), 1),
 ]
 Arrival = tuple[str, int, int, dict[str, int]]
 
@@ -239,6 +246,102 @@ def _flink(came: list[Arrival], delta: int, window: Sliding) -> tuple[list[tuple
     return sorted(rows), missed
 
 
+@given(st.data())
+def test_an_admitted_row_comes_to_every_session_that_is_not_reported_yet(data: st.DataObject) -> None:
+    """Flink's law for windows that merge, in every query by its own sessions; restarts change nothing."""
+    delta = data.draw(st.integers(1, 3))
+    came = [a for a in arrivals(data.draw, 10) if a[0] == "a"]
+    gaps = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=2, unique=True))
+    partition = data.draw(st.sampled_from([None, ()]))
+    restarts = data.draw(st.frozensets(st.integers(0, 29), max_size=2))
+    chosen, calls = Select(A, col("v") < 8), (*CALLS, SORTS, LARGEST)
+    plans = {
+        str(gap): RStream(SessionAggregate(chosen, ("k",), calls, gap, ("from", "to"), partition), 1)
+        for gap in gaps
+    }
+    engine = _several(plans, delta)
+    answers: dict[str, list[Batch]] = {name: [] for name in plans}
+    missed, chain = 0, list[Snapshot]()
+    for i, (stream, clock, time, row) in enumerate(came):
+        if i in restarts:
+            chain.append(engine.snapshot(chain[-1].version if chain else None))
+            engine = _several(plans, delta)
+            engine.restore(chain)
+        engine.push(stream, pa.RecordBatch.from_pylist([row], schema=SCHEMA), [time], now=clock)
+        if data.draw(st.booleans()):
+            for name, batches in engine.drain_all().items():
+                answers[name] += batches
+        missed += sum(int(each.missed.sum()) for each in engine.drain_late())
+    engine.end("a")
+    for name, batches in engine.drain_all().items():
+        answers[name] += batches
+    wanted = [_flink_sessions(came, delta, gap, partition is None) for gap in gaps]
+    for (name, plan), (rows, _) in zip(plans.items(), wanted, strict=True):
+        assert_same_stream(answers[name], rows, schema=plan.schema)
+    assert missed == sum(late for _, late in wanted)
+    assert accounted(engine)
+
+
+def _several(plans: dict[str, Plan], delta: int) -> Engine:
+    engine = Engine()
+    rules = Rules(disordered=True, enforce="admit")
+    engine.manage(generator(delta), {A: rules, B: rules})
+    for name, plan in plans.items():
+        engine.add(name, plan)
+    return engine
+
+
+def _flink_sessions(
+    came: list[Arrival], delta: int, gap: int, by_key: bool
+) -> tuple[list[tuple[int, tuple[Any, ...]]], int]:
+    """Windows that merge, row by row, fired when the watermark reaches their last tick.
+
+    A row exactly `gap` after another belongs to it, so what a heartbeat τ = newest − δ says of sessions is
+    what a watermark of τ − 1 says of windows: Flink's own bounded-out-of-orderness watermark is that.
+    """
+    held: dict[int, list[tuple[int, int, list[tuple[int, int]]]]] = {}
+    fired: list[tuple[int, int, list[tuple[int, int]]]] = []
+    watermark, missed = -(10**9), 0
+    for _, _, time, row in came:
+        if row["v"] < 8:
+            windows = held.setdefault(row["k"] if by_key else 0, [])
+            met = [w for w in windows if w[0] <= time + gap and time <= w[1]]
+            begin, end = min([time, *(w[0] for w in met)]), max([time + gap, *(w[1] for w in met)])
+            if end - 1 <= watermark:
+                missed += 1
+            else:
+                rows = [(row["k"], row["v"]), *(each for w in met for each in w[2])]
+                windows[:] = [w for w in windows if w not in met] + [(begin, end, rows)]
+        watermark = max(watermark, time - delta - 1)
+        for windows in held.values():
+            fired += [w for w in windows if w[1] - 1 <= watermark]
+            windows[:] = [w for w in windows if w[1] - 1 > watermark]
+    fired += [w for windows in held.values() for w in windows]
+    found = []
+    for begin, end, rows in fired:
+        for k in {k for k, _ in rows}:
+            v = [v for of, v in rows if of == k]
+            two = ", ".join(map(str, sorted(v, reverse=True)[:2]))
+            found.append((end - 1, (k, len(v), sum(v), max(v), len(set(v)), two, begin, end)))
+    return sorted(found), missed
+
+
+def test_rows_that_come_together_come_to_a_session_together() -> None:
+    """The row at 1 is too late alone; that at 4, which comes with it, links it to the session at 7."""
+    plan = RStream(SessionAggregate(A, ("k",), CALLS[:1], 3, ("from", "to")), 1)
+    for pushes, counts in (([[4, 1]], [3]), ([[1], [4]], [2])):
+        engine = _several({"q": plan}, 1)
+        for now, times in enumerate([[7], [8], *pushes], start=1):
+            rows = pa.RecordBatch.from_pylist(
+                [{"k": 0 if t != 8 else 1, "v": t} for t in times], schema=SCHEMA
+            )
+            engine.push("a", rows, times, now=now)
+        missed = sum(int(each.missed.sum()) for each in engine.drain_late())
+        engine.end("a")
+        found = [row for b in engine.drain() for row in b.data.to_pylist() if row["k"] == 0]
+        assert ([row["n"] for row in found], missed) == (counts, 3 - counts[0])
+
+
 def test_one_stream_vouches_for_another_through_the_skew_between_them() -> None:
     """All of stream b is silent; a's rows prove how far b can be behind (§3)."""
     came: list[Arrival] = [("a", t, t, {"k": 0, "v": t % 9}) for t in range(1, 20)]
@@ -301,10 +404,17 @@ def test_order_is_restored_as_late_as_it_may_be() -> None:
     assert place_orders(UNION, Disorder(frozenset())) == UNION
 
 
-def test_first_and_last_under_admit_are_refused() -> None:
-    plan = SlidingAggregate(A, (), (AggregateCall("f", "first", "v"),), Sliding(4, 4))
+@pytest.mark.parametrize("window", ["sliding", "session", "user"])
+def test_what_needs_order_under_admit_is_refused(window: str) -> None:
+    first = (AggregateCall("f", "first", "v"),)
+    kept = next(c for c in calls_on(SCHEMA, ordered=False) if not c.definition.merges)
+    plans = {
+        "sliding": SlidingAggregate(A, (), first, Sliding(4, 4)),
+        "session": SessionAggregate(A, (), first, 4),
+        "user": SessionAggregate(A, (), (kept,), 4),
+    }
     with pytest.raises(PlanError, match="HR-P010"):
-        place_orders(plan, Disorder(frozenset({"a"}), frozenset({"a"})))
+        place_orders(plans[window], Disorder(frozenset({"a"}), frozenset({"a"})))
 
 
 @pytest.mark.parametrize(

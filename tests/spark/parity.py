@@ -227,6 +227,11 @@ CASES = {
         "SELECT k, count(*) AS n, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY k",
         promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT),
     ),
+    "admit into sessions": Case(
+        "SELECT k, count(*) AS n, window_start, window_end FROM s [SESSION 4] GROUP BY k",
+        promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT),
+        restart=True,
+    ),
     # Aggregated before the shuffle.
     "panes by the clock": Case(PANES, promised(TimerPromise(3), TimerPromise(9)), counted=True),
     "panes and admit": Case(

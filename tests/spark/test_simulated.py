@@ -18,6 +18,7 @@ from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import AggregateCall, RStream, Select, SlidingAggregate, Source
+from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Sliding
 from headrace.runtimes.spark.answers import Outlet
@@ -137,3 +138,24 @@ def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject
     if below is SOURCE:
         assert spread.numbers[LATE] == sum(not row[5] for row in whole.late)
     assert spread.numbers[REJECTED] == len(whole.rejected)
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")) // 2)
+@given(st.data())
+def test_late_rows_come_to_open_sessions_on_every_shard(data: st.DataObject) -> None:
+    keys, partition = data.draw(st.sampled_from([(("a",), None), (("a", "b"), ("b",)), (("a", "b"), ())]))
+    below = data.draw(st.sampled_from([SOURCE, Select(SOURCE, col("a") > lit(1))]))
+    gap = data.draw(st.integers(1, 8))
+    plan = RStream(SessionAggregate(below, keys, CALLS, gap, ("w0", "w1"), partition), 1)
+    case = Case(plan, {"s": data.draw(random_rows(SOURCE.columns, 40))})
+    rule = Rules(disordered=True, enforce="admit", guard=100)
+    inputs = Inputs(promises={"s": data.draw(promises())}, rules={"s": rule})
+    batches = data.draw(micro_batches(case))
+    cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        spread = on_spark(plan, inputs, batches, {}, data.draw(st.integers(1, 3)), cluster)
+    whole = embedded(plan, inputs, batches, {})
+    assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
+    if below is SOURCE:
+        assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))

@@ -176,6 +176,13 @@ CASES = [
     ("SELECT item FROM bids [SESSION 30 SECONDS]", Code.SESSION, "bids", "GROUP BY k"),
     ("SELECT count(*) FROM bids [SESSION 1 HOUR], items [NOW]", Code.SESSION, "bids", "one stream"),
     ("SELECT * FROM ((bids [SESSION 1 HOUR])) x", Code.SESSION, None, "count(*)"),
+    (
+        "SELECT count(*) FROM bids [PARTITION BY item SESSION 1 HOUR] GROUP BY price",
+        Code.SESSION,
+        "price",
+        "GROUP BY item too",
+    ),
+    ("SELECT count(*) FROM bids [PARTITION BY () ROWS 3]", Code.WINDOW, "ROWS", "SESSION"),
     ("SELECT count(*) FROM bids [SESSION 0 SECONDS]", Code.DURATION, "0 SECONDS", "longer"),
     ("SELECT item FROM bids [RANGE MIN 2 HOURS]", Code.QUALITY, "]", "MIN 2 HOURS, MAX"),
     ("SELECT item FROM bids [RANGE MIN 2 HOURS, MIN 5 HOURS]", Code.QUALITY, "MIN", "MIN 2 HOURS, MAX"),

@@ -64,3 +64,21 @@ def test_the_gap_is_a_duration() -> None:
 def test_sessions_can_be_the_stream_of_another_query() -> None:
     text = f"SELECT max(n) AS most FROM (RSTREAM({TEXT})) [UNBOUNDED] AS s"
     assert answer(text, bids=BIDS) == [(6, 1), (10, 2)]
+
+
+def test_sessions_of_a_partition_are_grouped() -> None:
+    """Without a partition the row at 2 would be a session of its own; that at 6 keeps it and 7 together."""
+    text = """
+        SELECT item, count(*) AS n, window_start, window_end
+        FROM bids [PARTITION BY () SESSION 5] GROUP BY item
+    """
+    assert sorted(answer(text, bids=BIDS)) == [
+        (10, 7, 2, 1, 11),
+        (10, 8, 1, 1, 11),
+        (16, 7, 1, 12, 17),
+        (34, 8, 1, 30, 35),
+    ]
+
+
+def test_sessions_by_all_keys_are_the_plain_ones() -> None:
+    assert plan_of(TEXT.replace("[SESSION", "[PARTITION BY item SESSION")) == plan_of(TEXT)

@@ -16,6 +16,7 @@ from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
 from headrace.kernels.aggregate_blocks import add_reals, add_squares
 from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last, keep_least
+from headrace.kernels.hashing import EMPTY
 from headrace.operators.accumulators.codecs import Codec, Relabelling, codec_for
 from headrace.operators.accumulators.folding import Folding, by_slot
 from headrace.operators.accumulators.numbers import Ints, Pair, reals, whole_limbs
@@ -64,6 +65,10 @@ class SessionValue(ABC):
     def of(self, sessions: Ints, table: CodeTable) -> Any:
         """The value of some sessions, in the form that the spec states."""
 
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        """Sessions became part of others, several perhaps of the same; what they leave is not read again."""
+        raise NotImplementedError(self.spec)
+
     def words(self, table: CodeTable) -> Ints:
         """The words of a codec that are in use."""
         return np.empty(0, np.int64)
@@ -92,6 +97,10 @@ class RowCounts(SessionValue):
 
     def of(self, sessions: Ints, table: CodeTable) -> Ints:
         return np.asarray(table[self.name("count")][sessions], np.int64)
+
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        counts = table[self.name("count")]
+        add_ints(into, counts[gone], counts)
 
 
 class NullCounts(RowCounts):
@@ -126,6 +135,10 @@ class WholeSums(SessionValue):
     def of(self, sessions: Ints, table: CodeTable) -> tuple[Ints, ...]:
         return tuple(table[name][sessions] for name in self._limbs)
 
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        for name in self._limbs:
+            add_ints(into, table[name][gone], table[name])
+
 
 class RealSums(SessionValue):
     """Sums of powers in doubled precision."""
@@ -143,6 +156,11 @@ class RealSums(SessionValue):
 
     def of(self, sessions: Ints, table: CodeTable) -> Pair:
         return table[self.name("high")][sessions], table[self.name("low")][sessions]
+
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        high, low = table[self.name("high")], table[self.name("low")]
+        for part in (high[gone], low[gone]):
+            add_reals(into, part, high, low)
 
 
 class Extremes(SessionValue):
@@ -162,6 +180,10 @@ class Extremes(SessionValue):
 
     def of(self, sessions: Ints, table: CodeTable) -> pa.Array:
         return self._codec.decode(table[self.name("word")][sessions] ^ self._flip)
+
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        words = table[self.name("word")]
+        keep_least(into, words[gone], words)
 
     def words(self, table: CodeTable) -> Ints:
         return np.asarray(table[self.name("word")] ^ self._flip, np.int64)
@@ -226,11 +248,23 @@ class DistinctCounts(RowCounts):
 
     def add(self, rows: Rowset, table: CodeTable) -> None:
         values, slots = rows.known(self._column)
+        self._count_new(slots, values, table)
+
+    def _count_new(self, slots: Ints, values: pa.Array, table: CodeTable) -> None:
         before = len(self._pairs)
         self._pairs.codes([pa.array(slots), values], len(slots))
         fresh = np.arange(before, len(self._pairs))
         if len(fresh):
             count_rows(self._pairs.keys.take(fresh)[0].to_numpy(), table[self.name("count")])
+
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        """The values of what is gone, as if they came again; its own pairs go when it is forgotten."""
+        sessions, values = self._pairs.keys.take(np.arange(len(self._pairs)))
+        target = np.full(len(table), EMPTY, np.int64)
+        target[gone] = into
+        targets = target[sessions.to_numpy()]
+        moved = np.flatnonzero(targets != EMPTY)
+        self._count_new(targets[moved], values.take(pa.array(moved)), table)
 
     def keep(self, moved: Ints) -> None:
         sessions, values = self._pairs.keys.take(np.arange(len(self._pairs)))
@@ -245,7 +279,7 @@ class DistinctCounts(RowCounts):
 
 
 class FoldedSessions(SessionValue):
-    """A user's aggregate: the state of each open session. Rows come in order, so nothing is ever merged."""
+    """A user's aggregate: the state of each open session."""
 
     def __init__(self, spec: Folded, below: Schema) -> None:
         super().__init__(spec)
@@ -265,6 +299,11 @@ class FoldedSessions(SessionValue):
         found = self._fold.array([self._fold.value(self._states.get(session)) for session in over])
         self._states.drop(over)
         return found
+
+    def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
+        for one, other in zip(gone.tolist(), into.tolist(), strict=True):
+            self._states.put(other, self._fold.joined(self._states.get(other), self._states.get(one)))
+        self._states.drop(gone.tolist())
 
     def keep(self, moved: Ints) -> None:
         self._states.remap(moved)
