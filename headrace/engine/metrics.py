@@ -26,7 +26,10 @@ class SourceMetrics:
 
 @dataclass(frozen=True)
 class NodeMetrics:
-    """An operator: rows out, state, what is in its output buffer, its waiting in ticks of the wall clock."""
+    """An operator: rows out, state, what is in its output buffer, its waiting in ticks of the wall clock.
+
+    `spilled_bytes` of state are on a shelf, beyond `state_bytes`.
+    """
 
     rows_out: int
     runs: int
@@ -35,6 +38,7 @@ class NodeMetrics:
     held_bytes: int
     waiting_since: int | None
     waited: int
+    spilled_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Metrics:
     def bytes(self) -> int:
         """All bytes held: state, and rows on their way."""
         return self.memory.total
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes of state on a shelf, over all operators."""
+        return sum(n.spilled_bytes for n in self.nodes.values())
 
 
 def account_waiting(nodes: Iterable[Node], now: int) -> None:
@@ -109,4 +118,5 @@ def _node(node: Node, now: int, memory: Account) -> NodeMetrics:
         memory.arcs[node.name],
         node.waiting_since,
         node.waited + open_wait,
+        operator.spilled_bytes(),
     )

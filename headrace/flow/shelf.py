@@ -78,8 +78,8 @@ class Spillable(Protocol):
         """Bytes held in memory."""
         ...
 
-    def spill(self, bytes: int) -> int:
-        """Put away about so many bytes, more where less is not worth it; returns how many left memory."""
+    def spill(self, bytes: int) -> None:
+        """Put away about so many bytes, more where less is not worth it."""
         ...
 
     def spilled_bytes(self) -> int:

@@ -32,6 +32,11 @@ class CodeTable:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(self._buffers)
+
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """The values of one column, writable, valid until the next `grow`."""
         return self._buffers[name].view

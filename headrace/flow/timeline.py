@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.errors import SpillError
+from headrace.flow.scroll import Scroll
 from headrace.flow.shelf import Held, Shelf
-from headrace.flow.shelvedevents import ShelvedEvents
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ class Timeline:
         self._reset = True
         self._count = 0
         self.shelf: Shelf = Held()
-        self._shelved: list[ShelvedEvents] = []
+        self._shelved: list[Scroll] = []
 
     def __len__(self) -> int:
         return self._count
@@ -83,7 +84,7 @@ class Timeline:
     def next(self) -> int:
         """The time of the earliest event, or MAX_TIME."""
         first = min((run.first for run in self._runs), default=MAX_TIME)
-        return min([first, *(events.first for events in self._shelved)]) if self._shelved else first
+        return min([first, *(scroll.first for scroll in self._shelved)]) if self._shelved else first
 
     def take(self, until: int) -> Events:
         """Remove and return the events with time ≤ `until`, in order."""
@@ -91,8 +92,8 @@ class Timeline:
         pieces = [piece for run in self._runs if len(piece := run.take(until))]
         self._runs = [run for run in self._runs if len(run)]
         if self._shelved:
-            pieces += [events.take(until) for events in self._shelved if events.first <= until]
-            self._shelved = [events for events in self._shelved if len(events)]
+            pieces += [_lines(scroll.take(until)) for scroll in self._shelved if scroll.first <= until]
+            self._shelved = [scroll for scroll in self._shelved if len(scroll)]
         taken = _merge(pieces) if pieces else np.empty((0, self.width), np.int64)
         self._count -= len(taken)
         return taken
@@ -115,10 +116,10 @@ class Timeline:
         """What is on the shelf is written anew; where that cannot be, it comes back."""
         shelved, self._shelved = self._shelved, []
         for old in shelved:
-            events = old.all()
+            events = _lines(old.rest())
             events[:, column] = function(events[:, column])
             try:
-                self._shelved.append(ShelvedEvents(events, self.shelf))
+                self._shelved.append(Scroll(_batch(events), self.shelf))
             except SpillError:
                 self._place(events)
             old.drop()
@@ -126,32 +127,41 @@ class Timeline:
     def values(self, column: int) -> Events:
         """One payload of every pending event, in no set order."""
         pending = [run.view[:, column] for run in self._runs]
-        pending += [events.column(column) for events in self._shelved]
+        pending += [scroll.rest().column(column).to_numpy() for scroll in self._shelved]
         return np.concatenate(pending) if pending else np.empty(0, np.int64)
 
     # ------------------------------------------------------------------------------------------- spilling
 
-    def spill(self, bytes: int) -> int:
+    def spill(self, bytes: int) -> None:
         """Put away the events that are furthest off."""
         before = self.bytes()
         held = sum(len(run) for run in self._runs)
         if not held:
-            return 0
+            return
         share = max(bytes, _WORTH, before // 4) / before
-        events = _merge([run.view for run in self._runs])
         keep = 0 if share > 0.75 else held - max(1, int(share * held))
-        self._shelved.append(ShelvedEvents(events[keep:], self.shelf))
+        self._shelved.append(Scroll(_batch(self.furthest(keep)), self.shelf))
+        self._count += held - keep
+        self.cut(keep)
+
+    def furthest(self, keep: int) -> Events:
+        """The events in memory but for the first `keep`."""
+        return _merge([run.view for run in self._runs])[keep:]
+
+    def cut(self, keep: int) -> None:
+        """Have only the first `keep` events in memory."""
+        events = _merge([run.view for run in self._runs])
+        self._count -= len(events) - keep
         self._runs = [_Run(events[:keep])] if keep else []
-        return max(0, before - self.bytes())
 
     def spilled_bytes(self) -> int:
-        return sum(events.handle.bytes for events in self._shelved if not self.shelf.in_memory)
+        return sum(scroll.spilled_bytes() for scroll in self._shelved)
 
     # --------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
         log = 8 * self.width * self._new
-        shelved = sum(events.bytes() for events in self._shelved)
+        shelved = sum(scroll.bytes() for scroll in self._shelved)
         return sum(run.bytes() for run in self._runs) + shelved + log
 
     def release(self) -> None:
@@ -162,7 +172,7 @@ class Timeline:
     def changes(self, full: bool) -> Mapping[str, Any]:
         whole = full or self._reset
         parts = [run.view for run in self._runs] if whole else self._added
-        parts = [*parts, *(events.all() for events in self._shelved)] if whole else parts
+        parts = [*parts, *(_lines(scroll.rest()) for scroll in self._shelved)] if whole else parts
         pending = [p[p[:, 0] > self._taken_to] for p in parts]
         events = np.concatenate(pending) if pending else np.empty((0, self.width), np.int64)
         self._forget_changes(reset=False)
@@ -171,8 +181,8 @@ class Timeline:
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
             self._runs, self._count = [], 0
-            for events in self._shelved:
-                events.drop()
+            for scroll in self._shelved:
+                scroll.drop()
             self._shelved = []
         self.add(chunk["events"])
         self.take(chunk["taken"])
@@ -227,6 +237,17 @@ class _Run:
 
     def bytes(self) -> int:
         return int(self._array.nbytes)
+
+
+def _batch(events: Events) -> pa.RecordBatch:
+    """Events as they go on a shelf."""
+    columns = [pa.array(np.ascontiguousarray(column)) for column in events.T]
+    return pa.RecordBatch.from_arrays(columns, names=[str(i) for i in range(len(columns))])
+
+
+def _lines(rows: pa.RecordBatch) -> Events:
+    """Events that were on a shelf."""
+    return np.stack([column.to_numpy() for column in rows.columns], axis=1)
 
 
 def _merge(pieces: list[Events]) -> Events:

@@ -23,6 +23,7 @@ from headrace.operators.accumulators.instant_table import InstantValues
 from headrace.operators.accumulators.instants import Ints, Layout, Steps
 from headrace.operators.accumulators.recipes import all_needs, recipe
 from headrace.operators.accumulators.specs import Rows, columns_of, is_numbered, is_placed
+from headrace.operators.coldgroups import ColdGroups
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes import Aggregate
@@ -60,6 +61,11 @@ class AggregateOperator(Waiting):
         self._starts: list[Ints] = []
         self._closed: list[Ints] = []
         self._local = Buffer(np.int64)
+        self._cold = ColdGroups(
+            self._groups, self._values, self._newest, self._idle_groups, self._put_away, self.state_bytes
+        )
+        self._used = Buffer(np.int64)
+        self._uses = 0
         self._measured = False
         self._work = 0
         for column, codec in self._codecs.items():
@@ -84,7 +90,10 @@ class AggregateOperator(Waiting):
         layout, data = self._layout, batch.data
         lines = np.zeros((len(batch), layout.width), np.int64)
         lines[:, Layout.TIME] = batch.start
-        lines[:, Layout.GROUP] = self._groups.codes([data.column(k) for k in self._plan.keys], len(batch))
+        keys = [data.column(k) for k in self._plan.keys]
+        if self._cold:
+            self._cold.bring_back(keys, len(batch))
+        lines[:, Layout.GROUP] = self._groups.codes(keys, len(batch))
         lines[:, Layout.SIGN] = batch.signs()
         for i, (column, codec) in enumerate(self._codecs.items()):
             values = data.column(column)
@@ -121,6 +130,7 @@ class AggregateOperator(Waiting):
         self._numbering.expire(ends[:, Layout.CONTENT], ends[:, Layout.NUMBER], ends[:, Layout.SIGN])
         steps = self._steps(np.concatenate(starts) if starts else ends[:0], ends)
         out = self._changes(steps)
+        self._note_use(steps.codes)
         self._work += len(steps.events)
         if self._work > len(self._groups) + len(self._ends) + _PATIENCE:
             self._forget()
@@ -176,12 +186,45 @@ class AggregateOperator(Waiting):
         """
         if punctuation.until != MAX_TIME or not set(punctuation.columns) <= set(self._plan.keys):
             return None
+        if self._cold:
+            self._cold.close(punctuation)
         closed = self._groups.matching(punctuation)
         changing = bool(np.isin(closed, self._ends.values(Layout.GROUP)).any())
         self._closed.append(closed)
         if 2 * sum(len(codes) for codes in self._closed) > len(self._groups):
             self._forget()
         return None if changing else punctuation
+
+    # ----------------------------------------------------------------------------------------- spilling
+
+    def _note_use(self, codes: Ints) -> None:
+        """Remember which groups changed last; only where some may be put away."""
+        if self._cold.shelf.in_memory:
+            return
+        missing = len(self._groups) - len(self._used)
+        if missing > 0:
+            self._used.extend(missing)[:] = self._uses
+        self._uses += 1
+        self._used.view[codes] = self._uses
+
+    def _idle_groups(self) -> Ints:
+        """The groups that nothing but a row can change, the longest unchanged first."""
+        if self._starts:
+            return np.empty(0, np.int64)
+        idle: Mask = self._values.rows.counts(len(self._groups)) != 0
+        idle[np.concatenate([*self._closed, self._ends.values(Layout.GROUP)])] = False
+        codes = np.flatnonzero(idle)
+        used = np.zeros(len(self._groups), np.int64)
+        used[: len(self._used)] = self._used.view
+        return codes[np.argsort(used[codes], kind="stable")]
+
+    def _put_away(self, codes: Ints) -> None:
+        """Do without groups that are on the shelf now."""
+        keep = np.ones(len(self._groups), np.bool_)
+        keep[codes] = False
+        self._forget_groups(keep)
+        for column, codec in self._codecs.items():
+            codec.forget_except(self._words(column))
 
     # -------------------------------------------------------------------------------------------- state
 
@@ -211,6 +254,7 @@ class AggregateOperator(Waiting):
         self._newest.grow(len(keep))
         self._newest.keep(keep)
         self._local.replace(np.full(len(self._groups), EMPTY, np.int64))
+        self._used.replace(self._used.view[keep[: len(self._used)]].copy())
 
     def _words(self, column: str) -> Ints:
         held = [value.words(column) for value in self._values.all.values()]
@@ -226,6 +270,7 @@ class AggregateOperator(Waiting):
 
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}
+        parts["cold"] = self._cold
         for column, codec in self._codecs.items():
             parts |= {f"{column}/{name}": part for name, part in codec.state().items()}
         for name, value in self._values.all.items():

@@ -15,6 +15,7 @@ from headrace.flow.state import Part
 from headrace.flow.timeline import Timeline
 from headrace.kernels.changes import net_changes
 from headrace.kernels.hashing import EMPTY
+from headrace.operators.farends import FarEnds
 from headrace.schema import Schema
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -44,15 +45,18 @@ class Changes:
     A content's code is its place in `contents`. An interval's start is taken at once, its end waits in a
     timeline; both cost the same however much is held. Contents that are neither pending nor said to be
     live are forgotten once they are the greater part, so what is held follows what is live.
+
+    Where nobody else refers to codes (`carries`), ends can be put on a shelf together with their contents.
     """
 
-    def __init__(self, schema: Schema, relations: int = 1) -> None:
+    def __init__(self, schema: Schema, relations: int = 1, carries: bool = False) -> None:
         self.contents = GroupIndex(schema)
-        self._ends = Timeline(2 + relations)
+        self.ends = Timeline(2 + relations)
         self._relations = relations
         self._starts: list[Events] = []
         self._work = 0
         self._places = Buffer(np.int64)
+        self.far = FarEnds(self) if carries else None
 
     def ingest(self, batch: Batch, relation: int = 0) -> None:
         """Take the elements of one relation, each later than what was taken out."""
@@ -62,7 +66,7 @@ class Changes:
         self._starts.append(self._events(batch.start, codes, signs, relation))
         closed = np.flatnonzero(batch.end < MAX_TIME)
         if len(closed):
-            self._ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
+            self.ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
 
     def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> Events:
         events = np.zeros((len(times), 2 + self._relations), np.int64)
@@ -74,7 +78,9 @@ class Changes:
     def take(self, frontier: int) -> Change:
         """The changes up to `frontier`, in order of time; every element that starts by then is in."""
         starts, self._starts = self._starts, []
-        ends = self._ends.take(frontier)
+        ends = self.ends.take(frontier)
+        if self.far and self.far.next() <= frontier:
+            ends = np.concatenate([ends, self.far.take(frontier)])
         events = np.concatenate([*starts, ends]) if starts else ends
         self._work += len(events)
         if starts and len(events) and events[:, 0].max() > frontier:
@@ -94,7 +100,7 @@ class Changes:
 
     def next(self) -> int:
         """The earliest instant at which something ends, or MAX_TIME."""
-        return self._ends.next()
+        return min(self.ends.next(), self.far.next()) if self.far else self.ends.next()
 
     def rows(self, codes: Codes) -> pa.RecordBatch:
         """The contents behind codes."""
@@ -103,7 +109,7 @@ class Changes:
     def pending(self) -> Mask:
         """Which contents have an end still to come."""
         mask = np.zeros(len(self.contents) + 1, np.bool_)
-        mask[self._ends.values(1)] = True
+        mask[self.ends.values(1)] = True
         for events in self._starts:
             mask[events[:, 1]] = True
         return mask[:-1]
@@ -115,7 +121,7 @@ class Changes:
 
     def is_due_to_forget(self) -> bool:
         """Whether looking for dead contents would be paid for by the changes since the last look."""
-        return self._work > len(self.contents) + len(self._ends) + _PATIENCE
+        return self._work > len(self.contents) + len(self.ends) + _PATIENCE
 
     def forget(self, live: Mask | None = None) -> Mask | None:
         """If contents neither pending nor live are the greater part, drop them and say which were kept."""
@@ -126,12 +132,17 @@ class Changes:
         self.drop(keep)
         return keep
 
+    def drop_idle(self) -> None:
+        """Forget contents that have no end in memory."""
+        self.drop(self.pending())
+
     def drop(self, keep: Mask) -> None:
         """Keep some contents, under new codes; the ends of the others no longer count."""
         self._places = Buffer(np.int64)
         remap = self.contents.compact(keep)
-        self._ends.remap(1, np.append(remap, EMPTY))
+        self.ends.remap(1, np.append(remap, EMPTY))
 
     def parts(self) -> dict[str, Part]:
         """What a snapshot holds."""
-        return {"contents": self.contents, "ends": self._ends}
+        parts: dict[str, Part] = {"contents": self.contents, "ends": self.ends}
+        return parts if self.far is None else parts | {"far": self.far}

@@ -115,11 +115,13 @@ class Operator(ABC):
 
         Answers do not change. 0 where an operator has no part that can go: `headrace.flow.shelf.Spillable`.
         """
+        before = self.state_bytes()
         freed = 0
         for part in sorted(self._spillable(), key=lambda p: -p.bytes()):
             if freed >= bytes:
                 break
-            freed += part.spill(bytes - freed)
+            part.spill(bytes - freed)
+            freed = before - self.state_bytes()
         return freed
 
     def spilled_bytes(self) -> int:

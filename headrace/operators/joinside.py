@@ -268,11 +268,11 @@ class JoinSide:
     def shelf(self, shelf: Shelf) -> None:
         self.shelved.shelf = shelf
 
-    def spill(self, bytes: int) -> int:
+    def spill(self, bytes: int) -> None:
         """Put the oldest rows away: what ends first goes together, and leaves the shelf unread."""
         before = self.bytes()
         if not len(self.rows):
-            return 0
+            return
         share = max(bytes, _WORTH, before // 4) / before
         count = len(self.rows) if share > 0.75 else max(1, int(share * len(self.rows)))
         lines = self.links[:count]
@@ -284,7 +284,6 @@ class JoinSide:
         self.rows.fit()
         self._dead = int(np.count_nonzero(self.links[:, END] == MIN_TIME))
         self._buckets.fit(max(len(side.rows) for side in self._buckets.sides))
-        return max(0, before - self.bytes())
 
     def spilled_bytes(self) -> int:
         return self.shelved.spilled_bytes()

@@ -27,7 +27,7 @@ class NetStream(Waiting):
 
     def __init__(self, plan: ToStream) -> None:
         super().__init__()
-        self.changes = Changes(plan.schema)
+        self.changes = Changes(plan.schema, carries=True)
 
     @abstractmethod
     def copies(self, deltas: Times) -> Times:
@@ -45,6 +45,12 @@ class NetStream(Waiting):
         if self.changes.is_due_to_forget():
             self.changes.forget()
         return out
+
+    def spill(self, bytes: int) -> int:
+        before = self.state_bytes()
+        assert self.changes.far is not None
+        self.changes.far.spill(bytes)
+        return before - self.state_bytes()
 
     def state(self) -> dict[str, Part]:
         return self.changes.parts()
@@ -80,4 +86,5 @@ class DStreamOperator(NetStream):
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         speaks_of = self.changes.matching(punctuation) & self.changes.pending()
-        return None if speaks_of.any() else punctuation
+        far = self.changes.far
+        return None if speaks_of.any() or (far and far.speaks_of(punctuation)) else punctuation

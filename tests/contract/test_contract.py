@@ -43,6 +43,8 @@ IMPATIENT = (
     "operators.sliding_aggregate._SPARE",
     "operators.joinside._SMALL",
     "operators.joinside._WORTH",
+    "operators.coldgroups._WORTH",
+    "operators.farends._WORTH",
     "flow.timeline._WORTH",
     "operators.sequence_stage._PATIENCE",
     "operators.sequence_stage._ROOM",

@@ -20,7 +20,7 @@ from tests.engine.driving import execute
 def small_pieces() -> Iterator[None]:
     """A few rows are worth a file, so that small inputs are put away in pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("flow.timeline", "operators.joinside"):
+        for module in ("flow.timeline", "operators.joinside", "operators.coldgroups", "operators.farends"):
             patch.setattr(f"headrace.{module}._WORTH", 0)
         yield
 

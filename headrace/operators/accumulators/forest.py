@@ -93,6 +93,15 @@ class Forest:
         """The keys (KEY) or items (ITEM) of all nodes."""
         return self._used()[:, column]
 
+    def of_groups(self, groups: Ints) -> tuple[Ints, Ints]:
+        """How many keys each of some groups has, and the lines of these, group by group."""
+        place = np.full(len(self._roots), EMPTY, np.int64)
+        place[groups] = np.arange(len(groups))
+        used = self._used()[:, :CHANGE]
+        at = place[used[:, GROUP]]
+        order = np.argsort(at, kind="stable")[np.count_nonzero(at == EMPTY) :]
+        return np.bincount(at[order], minlength=len(groups)), used[order]
+
     def _used(self) -> Ints:
         nodes = self._nodes[: self._meta[USED]]
         used: Ints = nodes[nodes[:, COUNT] != 0]

@@ -75,6 +75,8 @@ class FoldedInstants(InstantValue):
     What is kept is taken up when a walk enters a group, and put back when it leaves.
     """
 
+    movable = False
+
     def __init__(self, spec: Folded, codecs: Mapping[str, Codec], below: pa.Schema) -> None:
         super().__init__(spec)
         self._folded, self._fold = spec, Folding(spec, below)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
@@ -27,6 +29,16 @@ class Tabled(InstantValue):
     def remap(self, new: Ints, keep: Mask) -> None:
         self.table.grow(len(keep))
         self.table.keep(keep)
+
+    def put_away(self, codes: Ints, groups: int) -> dict[str, pa.Array]:
+        self.table.grow(groups)
+        return {name: pa.array(self.table[name][codes]) for name in self.table.names}
+
+    def take_back(self, codes: Ints, groups: int, columns: Mapping[str, pa.Array]) -> None:
+        self.table.grow(groups)
+        for name in self.table.names:
+            self.table[name][codes] = columns[name].to_numpy()
+        self.table.touch(codes)
 
     def state(self) -> dict[str, Part]:
         return {"table": self.table}

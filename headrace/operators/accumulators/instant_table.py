@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from headrace.operators.accumulators.codecs import Codec
 from headrace.operators.accumulators.instant_folds import folded_instants
 from headrace.operators.accumulators.instant_sums import NullTotals, RealTotals, RowTotals, WholeTotals
 from headrace.operators.accumulators.instant_trees import GREATEST, LEAST, Arrivals, Ordered, Values
-from headrace.operators.accumulators.instants import InstantValue, Steps
+from headrace.operators.accumulators.instants import InstantValue, Ints, Steps
 from headrace.operators.accumulators.specs import (
     Distinct,
     First,
@@ -72,6 +74,26 @@ class InstantValues:
         """What is kept, by name."""
         plain = {str(spec): value for spec, value in self._plain.items()}
         return plain | {f"{kind.__name__}({column})": f for (column, kind), f in self._forests.items()}
+
+    @property
+    def movable(self) -> bool:
+        """Whether the values of a group can be put away."""
+        return all(value.movable for value in self.all.values())
+
+    def put_away(self, codes: Ints, groups: int) -> dict[str, pa.Array]:
+        """All values of some groups, a row each."""
+        return {
+            f"{at}:{name}": column
+            for at, value in self.all.items()
+            for name, column in value.put_away(codes, groups).items()
+        }
+
+    def take_back(self, codes: Ints, groups: int, found: pa.RecordBatch) -> None:
+        """Have the values again, for groups that are new."""
+        for at, value in self.all.items():
+            prefix = f"{at}:"
+            names = [name for name in found.schema.names if name.startswith(prefix)]
+            value.take_back(codes, groups, {n.removeprefix(prefix): found.column(n) for n in names})
 
     def run(self, steps: Steps, groups: int) -> dict[Spec, Any]:
         """What is found for every spec at every position."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.flow.columns import valid_mask
 from headrace.flow.state import Part
 from headrace.operators.accumulators.codecs import Codec, Relabelling
 from headrace.operators.accumulators.forest import CHANGE, COUNT, GROUP, ITEM, KEY, VALID, Forest
@@ -53,6 +55,33 @@ class Ordered(InstantValue):
 
     def words(self, column: str) -> Ints:
         return self.forest.items(self.KEYED) if column == self.column else super().words(column)
+
+    def put_away(self, codes: Ints, groups: int) -> dict[str, pa.Array]:
+        """A list per group: keys and items, that of the column as its values, with how many of each."""
+        self.forest.reserve(groups, 0)
+        sizes, lines = self.forest.of_groups(codes)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]))
+        columns = {"key": lines[:, KEY], "item": lines[:, ITEM], "count": lines[:, COUNT]}
+        arrays = {name: pa.array(values) for name, values in columns.items()}
+        valid: Mask | None = None if self.KEYED == KEY else lines[:, VALID] == 1
+        words = np.ascontiguousarray(lines[:, self.KEYED])
+        arrays["item" if self.KEYED == ITEM else "key"] = self.codec.decode(words, valid)
+        return {name: pa.LargeListArray.from_arrays(offsets, values) for name, values in arrays.items()}
+
+    def take_back(self, codes: Ints, groups: int, columns: Mapping[str, pa.Array]) -> None:
+        sizes = columns["count"].value_lengths().to_numpy()
+        values = {name: column.flatten() for name, column in columns.items()}
+        own = "item" if self.KEYED == ITEM else "key"
+        changes = np.zeros((len(values["count"]), CHANGE), np.int64)
+        changes[:, GROUP] = np.repeat(codes, sizes)
+        changes[:, COUNT] = values["count"].to_numpy()
+        words = self.codec.encode(values[own])
+        for name, at in (("key", KEY), ("item", ITEM)):
+            changes[:, at] = words if name == own else values[name].to_numpy()
+        if self.KEYED == ITEM:
+            changes[:, VALID] = valid_mask(values[own])
+        self.forest.reserve(groups, len(changes))
+        self.forest.change(changes)
 
     def remap(self, new: Ints, keep: Mask) -> None:
         self.forest.remap(new, keep)

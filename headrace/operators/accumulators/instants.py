@@ -128,6 +128,17 @@ class InstantValue(ABC):
     def run(self, steps: Steps, groups: int) -> Any:
         """Take the steps; the value at each position, in the form that the spec states."""
 
+    movable = True
+    """Whether the values of a group can be put away and taken back."""
+
+    def put_away(self, codes: Ints, groups: int) -> dict[str, pa.Array]:
+        """The values of some groups, a row each, by name; `remap` forgets them here."""
+        raise NotImplementedError
+
+    def take_back(self, codes: Ints, groups: int, columns: Mapping[str, pa.Array]) -> None:
+        """Have again what was put away, for groups that are new here."""
+        raise NotImplementedError
+
     @abstractmethod
     def remap(self, new: Ints, keep: Mask) -> None:
         """Forget groups; the others get new codes."""
