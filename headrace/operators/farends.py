@@ -79,9 +79,15 @@ class FarEnds:
 
     def spill(self, bytes: int) -> None:
         """Put the furthest ends away, and the contents that have no other."""
-        before, ends = self._held(), self._holder.ends
-        if not len(ends) or not len(self._holder.contents.keys.schema):
+        ends, contents = self._holder.ends, self._holder.contents
+        if not len(contents) or not len(contents.keys.schema):
             return
+        if len(ends):
+            self._put_away(bytes)
+        self._holder.drop_idle()
+
+    def _put_away(self, bytes: int) -> None:
+        before, ends = self._held(), self._holder.ends
         share = max(bytes, _WORTH, before // 4) / before
         keep = 0 if share > 0.75 else len(ends) - max(1, int(share * len(ends)))
         events = ends.furthest(keep)
@@ -90,7 +96,6 @@ class FarEnds:
         names = [str(i) for i in range(len(columns))]
         self._keep(self._next, pa.RecordBatch.from_arrays(columns, names=names))
         ends.cut(keep)
-        self._holder.drop_idle()
 
     def _keep(self, serial: int, rows: pa.RecordBatch) -> None:
         if rows.num_rows:
