@@ -16,12 +16,14 @@ from headrace.runtimes.embedded import Progress
 
 def as_table(status: dict[str, Any]) -> Group:
     """Streams, queries and a line about the run."""
-    streams = Table("stream", *_right("rows", "rows/s", "heartbeat", "lag", "late", "rejected"))
+    streams = Table("stream", *_right("rows", "rows/s", "heartbeat", "lag", "late", "rejected", "shed"))
     for name, s in status["streams"].items():
         beat = "ended" if s["ended"] else "-" if s["heartbeat"] is None else instant(s["heartbeat"])
         lag = "-" if s["lag"] is None else length(max(0, s["lag"]))
         numbers = (f"{s['rows_in']:,}", f"{s['rows_per_second']:,.0f}", beat, lag)
-        streams.add_row(name, *numbers, f"{s['rows_late']:,}", f"{s['rows_rejected']:,}")
+        streams.add_row(
+            name, *numbers, *(f"{s.get(key, 0):,}" for key in ("rows_late", "rows_rejected", "rows_shed"))
+        )
     queries = Table("query", *_right("answers", "answers/s", "memory"))
     for name, q in status["queries"].items():
         queries.add_row(name, f"{q['rows_out']:,}", f"{q['rows_per_second']:,.0f}", _size(q["bytes"]))
@@ -58,7 +60,8 @@ def as_line(status: dict[str, Any]) -> str:
 
 def _account(stream: dict[str, Any]) -> str:
     rate, late, rejected = (stream[key] for key in ("rows_per_second", "rows_late", "rows_rejected"))
-    return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected})"
+    shed = f" shed {stream['rows_shed']}" if stream.get("rows_shed") else ""
+    return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected}{shed})"
 
 
 def last_words(progress: Progress, as_json: bool) -> str:
@@ -69,6 +72,7 @@ def last_words(progress: Progress, as_json: bool) -> str:
     lines = [f"{progress.pipeline} is {progress.state} after {progress.elapsed:.1f} s"]
     for name, s in progress.streams.items():
         account = f"{s.rows_processed:,} processed, {s.rows_late:,} late, {s.rows_rejected:,} rejected"
+        account += f", {s.rows_shed:,} shed" if s.rows_shed else ""
         lines.append(f"  stream {name}: {s.rows_in:,} rows in = {account}")
     lines += [f"  query {name}: {q.rows_out:,} answers" for name, q in progress.queries.items()]
     lines += [f"  note: {each}" for each in progress.messages]

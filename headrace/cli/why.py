@@ -12,6 +12,20 @@ SECOND = 1_000_000
 
 def reasons(status: dict[str, Any]) -> list[str]:
     """A sentence for each operator that waits, and one if none does."""
+    streams = status.get("streams", {})
+    shed = [_shed(name, stream) for name, stream in streams.items() if stream.get("rows_shed")]
+    return _waiting(status) + shed
+
+
+def _shed(name: str, stream: dict[str, Any]) -> str:
+    shed, came = stream["rows_shed"], stream["rows_in"]
+    return (
+        f"Of stream {name!r} {shed:,} rows of {came:,} ({shed / came:.1%}) were shed: they "
+        "came faster than they could be answered for, and its table says shed."
+    )
+
+
+def _waiting(status: dict[str, Any]) -> list[str]:
     if status["state"] == "finished":
         return ["The run is finished: every stream has ended, and nothing waits."]
     said = [_waits(status, name, waiting) for name, waiting in status["waiting"].items()]

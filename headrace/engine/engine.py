@@ -300,6 +300,12 @@ class Engine:
         admission.rows_in += len(rejected)
         admission.reject(rejected)
 
+    def shed(self, stream: str, rows: int) -> None:
+        """Account for rows that were given up because there were too many."""
+        admission = self._source(stream).admission
+        admission.rows_in += rows
+        admission.rows_shed += rows
+
     def set_strategy(self, name: str, nodes: Iterable[Node | str] | None = None) -> None:
         """Swap the state table, for all or for some nodes (or their names); from the next step on."""
         chosen = None if nodes is None else [self._node(node) for node in nodes]

@@ -12,7 +12,7 @@ from headrace.memory.accounting import Account, account
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """A source: rows in = processed + late + rejected; ETS made, heartbeat promised, its buffer."""
+    """A source: rows in = processed + late + rejected + shed; ETS made, heartbeat promised, its buffer."""
 
     rows_in: int
     rows_processed: int
@@ -22,6 +22,7 @@ class SourceMetrics:
     promised: int
     held_rows: int
     held_bytes: int
+    rows_shed: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def measure(graph: Graph, now: int) -> Metrics:
             s.promised,
             s.arc.held_rows(),
             memory.sources[name],
+            s.admission.rows_shed,
         )
         for name, s in graph.sources.items()
     }

@@ -107,7 +107,7 @@ class SourcePart:
     """Counts and promises of a source."""
 
     OWN = ("ets_made", "ended", "_next_period")
-    COUNTS = ("rows_in", "rows_late", "rows_rejected")
+    COUNTS = ("rows_in", "rows_late", "rows_rejected", "rows_shed")
 
     def __init__(self, source: SourceNode) -> None:
         self._source = source

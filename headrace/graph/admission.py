@@ -61,6 +61,7 @@ class Admission:
     rows_in: int = 0
     rows_late: int = 0
     rows_rejected: int = 0
+    rows_shed: int = 0
 
     @contextmanager
     def accounting(self, rows: int) -> Iterator[None]:

@@ -67,6 +67,7 @@ class _Reader:
         catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
         queries = tuple(self._query(i, each, catalog) for i, each in enumerate(spec.queries))
         self._check_names(spec)
+        self._check_shed(spec)
         pipeline = Pipeline(
             spec,
             self.root,
@@ -162,6 +163,21 @@ class _Reader:
         unit = UNITS[spec.time.unit] if spec.time.unit else domain
         earliest = self._at((*at, "time", "earliest"), lambda: instant(spec.time.earliest, domain))
         return PipelineStream(spec, definition, rules, lateness, unit, earliest)
+
+    def _check_shed(self, spec: FileSpec) -> None:
+        """Only what cannot be slowed may be shed: everywhere else, rows wait and none is lost."""
+        live = spec.pipeline.runtime == "embedded" and spec.pipeline.clock in (None, "system")
+        for name, stream in spec.streams.items():
+            source = stream.source
+            wild = source.type in ("tcp", "stdin") or getattr(source, "pace", "") == "real"
+            if stream.shed is not None and not (live and wild):
+                raise self._fail(
+                    "HR-F022",
+                    "this stream can be slowed, so nothing of it need be shed",
+                    ("streams", name, "shed"),
+                    'leave shed out: it is for tcp, stdin and pace = "real" on the embedded runtime with the '
+                    "system's clock; on Spark sources have limits of their own (maxOffsetsPerTrigger)",
+                )
 
     def _time_column(self, at: Path_, spec: StreamSpec, schema: Schema) -> str:
         column = spec.time.column

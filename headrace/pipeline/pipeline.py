@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.graph.admission import Rules
+from headrace.pipeline.shed import backlog
 from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec
 from headrace.plan.nodes import TimeKind
 from headrace.schema import Schema
@@ -65,6 +66,12 @@ class PipelineStream:
     def schema(self) -> Schema:
         """The columns of its rows."""
         return self.definition.schema
+
+    @property
+    def shed(self) -> dict[str, Any] | None:
+        """What to do with too many rows: `keep` a share of those beyond `rows` or `bytes`; None: slow it."""
+        policy = self.spec.shed
+        return None if policy is None else {**backlog(policy.above), "keep": policy.keep, "seed": policy.seed}
 
     @property
     def external(self) -> bool:

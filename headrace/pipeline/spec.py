@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from headrace.pipeline import shed
 from headrace.pipeline.durations import seconds, ticks
 
 Lines = Literal["json", "csv"]
@@ -214,6 +215,14 @@ class BoundsOf(Table):
     estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None
 
 
+class ShedOf(Table):
+    """What to give up when more waits than `above`: of the rows beyond it a share `keep` stays."""
+
+    above: Annotated[str, BeforeValidator(shed.checked)]
+    keep: float = Field(default=0.0, ge=0, lt=1)
+    seed: int = Field(default=0, ge=0)
+
+
 class StreamSpec(Table):
     """`[streams.NAME]`."""
 
@@ -224,6 +233,7 @@ class StreamSpec(Table):
     guard: Length | None = None
     enforcement: Literal["strict", "admit"] = "strict"
     arrival: str | None = None
+    shed: ShedOf | None = None
 
     @field_validator("time", mode="before")
     @classmethod

@@ -6,13 +6,17 @@ alone: a restart makes the same steps, so the same rows are late and the same an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.runtimes.embedded.inflow import Inflow, Piece
+from headrace.runtimes.embedded.shedding import Shedder
 from headrace.time.clock import Clock
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
+
+LONGEST: Final = 1_000_000
+"""Ticks for which a stream that is never slowed may be read before the engine has its turn."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,8 @@ class Step:
 
     @property
     def rows(self) -> int:
-        """Rows, good or bad."""
-        return sum(len(piece) + len(piece.bad) for piece in self.pieces)
+        """Rows, good or bad or shed."""
+        return sum(len(piece) + len(piece.bad) + piece.shed for piece in self.pieces)
 
 
 class Feed(Protocol):
@@ -88,10 +92,15 @@ class _Flowing:
 
 @dataclass
 class SystemFeed(_Flowing):
-    """Rows arrive when they are read. `paced` streams have instants of their own and wait for them."""
+    """Rows arrive when they are read. `paced` streams have instants of their own and wait for them.
+
+    A stream is read a block at a time, so it is slowed to what the engine and the sinks can do. One with a
+    shedder is never slowed: all that is there is read, and what is too much is shed.
+    """
 
     clock: Clock | None = None
     paced: frozenset[str] = frozenset()
+    shedders: Mapping[str, Shedder] = field(default_factory=dict)
 
     def next(self) -> Step | None:
         assert self.clock is not None
@@ -103,9 +112,31 @@ class SystemFeed(_Flowing):
     def _read(self, inflow: Inflow) -> list[Piece]:
         if inflow.name in self.ended:
             return []
+        shedder = self.shedders.get(inflow.name)
+        if shedder is not None:
+            return list(self._read_all(inflow, shedder))
         if not inflow.loaded:
             inflow.load()
         return inflow.take(self.now if inflow.name in self.paced else MAX_TIME)
+
+    def _read_all(self, inflow: Inflow, shedder: Shedder) -> Iterator[Piece]:
+        """All that is there now; of a stream that comes faster than it can be read, a while's worth."""
+        assert self.clock is not None
+        shedder.begin()
+        until = self.now if inflow.name in self.paced else MAX_TIME
+        while (inflow.loaded or inflow.load()) and (pieces := inflow.take(until)):
+            yield from (shedder.admit(piece) for piece in pieces)
+            if self.clock.now() > self.now + LONGEST:
+                break
+
+    def state(self) -> dict[str, Any]:
+        shed = {name: shedder.number for name, shedder in self.shedders.items()}
+        return super().state() | ({"shed": shed} if shed else {})
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        for name, shedder in self.shedders.items():
+            shedder.number = state["shed"][name]
 
 
 @dataclass

@@ -17,12 +17,13 @@ from headrace.time.timestamp import MIN_TIME
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a stream to push at one instant, and bad input that came with them."""
+    """Rows of a stream to push at one instant, bad input that came with them, and how many rows were shed."""
 
     stream: str
     data: pa.RecordBatch
     times: pa.Array | None
     bad: tuple[Bad, ...] = ()
+    shed: int = 0
 
     def __len__(self) -> int:
         return int(self.data.num_rows)

@@ -25,6 +25,7 @@ from headrace.pipeline.durations import ticks
 from headrace.runtimes.embedded.feeds import ArrivalFeed, EventFeed, Feed, SystemFeed
 from headrace.runtimes.embedded.inflow import Inflow
 from headrace.runtimes.embedded.outputs import Outputs, QueryOutputs
+from headrace.runtimes.embedded.shedding import Shed, Shedder
 from headrace.runtimes.embedded.timing import Timing
 from headrace.schema import Schema
 from headrace.time.clock import Clock
@@ -262,7 +263,9 @@ def _system(opening: Opening, inflows: list[Inflow]) -> Feed:
         if isinstance(stream.spec.source, file.PoissonFrom | file.NexmarkFrom)
         and stream.spec.source.pace == "real"
     )
-    return SystemFeed(inflows, clock=opening.clock, paced=paced)
+    policies = {name: stream.shed for name, stream in opening.pipeline.read.items()}
+    shedders = {name: Shedder(Shed(**shed)) for name, shed in policies.items() if shed is not None}
+    return SystemFeed(inflows, clock=opening.clock, paced=paced, shedders=shedders)
 
 
 FEEDS: Final[dict[str, Callable[[Opening, list[Inflow]], Feed]]] = {

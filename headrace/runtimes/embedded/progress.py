@@ -27,6 +27,7 @@ class StreamProgress:
     ended: bool
     held_rows: int
     held_bytes: int
+    rows_shed: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def measure(
             source.promised == MAX_TIME,
             source.held_rows,
             source.held_bytes,
+            source.rows_shed,
         )
     queries = {}
     for name, q in outputs.queries.items():

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,7 +74,8 @@ class Recorder:
                 name = self._draft(f"rows-{self._number:06d}-{piece.stream}.arrow")
                 self._rows[piece.stream] = ipc.new_file(str(name), timed.schema)
             self._rows[piece.stream].write_batch(timed)
-        return [piece.stream, len(piece), [[str(b.code), b.reason, b.raw] for b in piece.bad]]
+        bad = [[str(b.code), b.reason, b.raw] for b in piece.bad]
+        return [piece.stream, len(piece), bad, *([piece.shed] if piece.shed else [])]
 
     def _draft(self, name: str) -> Path:
         return self.path / f"{name}.draft"
@@ -144,15 +146,21 @@ class Recorded:
                 yield Step(step["now"], pieces, tuple(step["ends"]))
 
     def _piece(
-        self, number: str, rows: dict[str, Iterator[pa.RecordBatch]], stream: str, count: int, bad: list[Any]
+        self,
+        number: str,
+        rows: dict[str, Iterator[pa.RecordBatch]],
+        stream: str,
+        count: int,
+        bad: list[Any],
+        shed: int = 0,
     ) -> Piece:
         schema = self.pipeline.streams[stream].schema
         found = tuple(Bad(*each) for each in bad)
         if not count:
-            return Piece(stream, empty(schema), None, found)
+            return Piece(stream, empty(schema), None, found, shed)
         if stream not in rows:
             rows[stream] = self._batches(self.path / f"rows-{number}-{stream}.arrow")
-        return _untimed(stream, next(rows[stream]), schema, found)
+        return replace(_untimed(stream, next(rows[stream]), schema, found), shed=shed)
 
     def _batches(self, path: Path) -> Iterator[pa.RecordBatch]:
         reader = ipc.open_file(pa.memory_map(str(path)))

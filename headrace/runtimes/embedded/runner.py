@@ -246,6 +246,8 @@ class Runner:
         for piece in step.pieces:
             for bad in piece.bad:
                 self.engine.reject(piece.stream, [bad.raw], str(bad.code), bad.reason)
+            if piece.shed:
+                self.engine.shed(piece.stream, piece.shed)
             if len(piece):
                 self.engine.push(piece.stream, piece.data, piece.times, now=step.now)
         for stream in step.ends:

@@ -64,7 +64,8 @@ def run_small(
     runner = Runner(parse(text, root=root), wait=lambda _: None if wait is None else wait(runner))
     result = runner.run(**run)
     account = result.progress.streams["s"]
-    assert account.rows_in == account.rows_processed + account.rows_late + account.rows_rejected
+    lost = account.rows_late + account.rows_rejected + account.rows_shed
+    assert account.rows_in == account.rows_processed + lost
     outcome = Outcome(
         result.state, *(_lines(root / f"{n}.jsonl") for n in ("all", "late", "rejected")), result.progress
     )
