@@ -79,6 +79,12 @@ class SpillError(HeadraceError):
     stage = "spill"
 
 
+class BudgetError(HeadraceError):
+    """A budget that is none, or that even the least windows do not fit into."""
+
+    stage = "memory"
+
+
 class PipelineError(HeadraceError):
     """A pipeline file that cannot be read or has no meaning."""
 

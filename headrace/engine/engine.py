@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -14,10 +14,10 @@ from headrace.drawing.diagram import with_texts
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, resize, settings
-from headrace.engine.snapshot import Snapshot, restore_graph, snapshot_graph
+from headrace.engine.snapshot import MEMORY, Snapshot, restore_graph, snapshot_graph
 from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
-from headrace.errors import GraphError, InputError, ScheduleError
+from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
 from headrace.flow.batch import Batch
 from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part
@@ -30,6 +30,8 @@ from headrace.graph.origins import origins_behind, set_gates
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import Rows, rows_of
+from headrace.memory.budget import budget_bytes, machine_bytes
+from headrace.memory.manager import POLICIES, Manager, Shortage
 from headrace.operators.history import Entries
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.show import show
@@ -84,6 +86,7 @@ class Engine:
         self._executor = Executor(self.table, lambda source: source.demand(self.now))
         self._version = 0
         self.shelf = shelf
+        self.manager: Manager | None = None
 
     def declare(
         self,
@@ -199,6 +202,7 @@ class Engine:
         self.now = self.now if now is None else max(self.now, now)
         source = self._source(stream)
         batch = source.push(data, times, self.now, learn=learn)
+        self._note(stream, batch)
         _wake(source)
         return batch
 
@@ -210,7 +214,12 @@ class Engine:
         """Put in what another engine answered: rows in order, with the ends and signs of a relation."""
         source = self._source(stream)
         source.feed(batch)
+        self._note(stream, batch)
         _wake(source)
+
+    def _note(self, stream: str, batch: Batch) -> None:
+        if self.manager is not None:
+            self.manager.arrived(stream, batch)
 
     def heartbeat(self, stream: str, time: int) -> None:
         """The source itself promises that its rows to come are later than `time`."""
@@ -242,6 +251,8 @@ class Engine:
 
     def run(self) -> None:
         """Execute until nothing can run and no source can help an operator that waits."""
+        if self.manager is not None:
+            self.manager.look()
         while True:
             node = self._ready()
             if node is not None:
@@ -249,6 +260,8 @@ class Engine:
             elif not self._demand():
                 break
         account_waiting(self.graph.nodes, self.now)
+        if self.manager is not None:
+            self.manager.settle()
 
     def _catch_up(self) -> None:
         """Answer for all that was in force before the rows of this instant, which some of them are late for.
@@ -348,6 +361,39 @@ class Engine:
         """
         return spill(self.graph, self.shelf, bytes)
 
+    def budget(
+        self,
+        size: int | str | None,
+        *,
+        policy: Shortage = "fail",
+        whole: Callable[[], int] = machine_bytes,
+        measure_at_snapshots: bool = False,
+    ) -> int:
+        """Hold what the queries keep within a budget: bytes, '64 MB', or a share of `whole` such as '25 %'.
+
+        Windows that have bounds get smaller when more would be needed, and return to their best when it is
+        over. When even the least does not fit, `policy` says what to do: `fail` with words, or `spill` state
+        to the shelf. With `measure_at_snapshots` what rows cost is learned when a snapshot is taken and kept in
+        it, so that rows that are pushed again after a restore lead to the same choices. None: no budget.
+        Returns the bytes.
+        """
+        if size is None:
+            self.manager = None
+            return 0
+        if policy not in POLICIES:
+            raise BudgetError(
+                "HR-M003", f"unknown policy {policy!r}", place="budget", hint=f"known: {', '.join(POLICIES)}"
+            )
+        bytes = budget_bytes(size, whole)
+        if policy == "spill" and self.shelf is None:
+            self.spill(0)
+        if self.manager is None:
+            self.manager = Manager(
+                self.graph, bytes, policy, self.spill, measure_at_snapshots=measure_at_snapshots
+            )
+        self.manager.budget, self.manager.policy = bytes, policy
+        return bytes
+
     def histories(self, query: str) -> dict[Plan, Entries]:
         """The windows and granularities of a query, by the nodes of its plan, as pairs (t, value).
 
@@ -405,7 +451,8 @@ class Engine:
         return snapshot_graph(self.graph, self._extra(), self._version, since, self.now)
 
     def _extra(self) -> dict[str, Part]:
-        return {} if self.keeper is None else {"timekeeper": self.keeper}
+        parts: dict[str, Part] = {} if self.keeper is None else {"timekeeper": self.keeper}
+        return parts if self.manager is None else {**parts, MEMORY: self.manager}
 
     def restore(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
         """Take over a full snapshot and its increments, in order, of an engine with the same queries."""

@@ -10,7 +10,7 @@ import pickle
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Waiting
 from headrace.time.punctuate import Punctuate
+
+MEMORY: Final = "memory"
+"""The part of a budget: an engine with one may go on from a snapshot without, and the other way round."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,16 @@ def snapshot_graph(
 def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> None:
     """Apply a snapshot to a graph of the same queries."""
     parts = dict(_parts(graph)) | extra
-    if parts.keys() != snapshot.chunks.keys():
-        odd = sorted(parts.keys() ^ snapshot.chunks.keys())
+    odd = sorted((parts.keys() ^ snapshot.chunks.keys()) - {MEMORY})
+    if odd:
         raise GraphError(
             "HR-G006",
             f"the snapshot is of other queries: {odd[0]} is only in one of them",
             hint="add the same queries, in the same order, before restoring",
         )
     for name, part in parts.items():
-        part.apply(decode(snapshot.chunks[name]))
+        if name in snapshot.chunks:
+            part.apply(decode(snapshot.chunks[name]))
 
 
 def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:

@@ -71,7 +71,7 @@ class Buffer:
         if 4 * (live + count) <= 3 * len(self._array):
             self._shift(live)
             return
-        size = max(16, 3 * (live + count) // 2)
+        size = 4 * (live + count) // 3 + 16
         target = _empty((size, *self._array.shape[1:]), self._array.dtype)
         target[:live] = self._array[self._head : self._tail]
         self._array, self._head, self._tail = target, 0, live
@@ -93,10 +93,14 @@ class Buffer:
     def release(self) -> None:
         """Give spare room back, but for the third that makes appending cheap."""
         live = self._tail - self._head
-        if 3 * len(self._array) > 5 * live + 48:
+        if 2 * len(self._array) > 3 * live + 48:
             target = _empty((max(16, 4 * live // 3), *self._array.shape[1:]), self._array.dtype)
             target[:live] = self._array[self._head : self._tail]
             self._array, self._head, self._tail = target, 0, live
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return (len(self._array) - len(self)) * int(self._array.strides[0])
 
     def replace(self, values: npt.NDArray[Any]) -> None:
         """Hold just these values."""
@@ -157,6 +161,10 @@ class Column(ABC):
         """Bytes held."""
         own = sum(buffer.bytes() for buffer in self._buffers())
         return (0 if self._valid is None else self._valid.bytes()) + own
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return sum(buffer.spare_bytes() for buffer in (self._valid, *self._buffers()) if buffer is not None)
 
     def release(self) -> None:
         """Give spare room back."""

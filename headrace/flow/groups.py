@@ -18,6 +18,8 @@ from headrace.time.timestamp import MIN_TIME
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_SLOTS = 36
+"""About the bytes of the table for a key."""
 _RESALT = np.int64(-7046029254386353131)
 
 
@@ -167,6 +169,10 @@ class GroupIndex:
 
     def bytes(self) -> int:
         return self.keys.bytes() + int(self._table.nbytes)
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return self.keys.spare_bytes() + int(self._table.nbytes) - _SLOTS * len(self.keys)
 
     def release(self) -> None:
         """Give spare room back."""

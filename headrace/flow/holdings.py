@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.batch import Batch
-
-
-@runtime_checkable
-class HoldsBatches(Protocol):
-    """State that consists of batches, which others may hold as well."""
-
-    def batches(self) -> Iterable[Batch]:
-        """All of them."""
-        ...
-
-
-@runtime_checkable
-class Roomy(Protocol):
-    """State that may have spare room, or hold what is over."""
-
-    def release(self) -> None:
-        """Forget now what is over, and give spare room back."""
-        ...
 
 
 class Holdings:

@@ -80,6 +80,10 @@ class RowStore:
     def bytes(self) -> int:
         return sum(c.bytes() for c in self._columns)
 
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return sum(column.spare_bytes() for column in self._columns)
+
     def release(self) -> None:
         """Give spare room back."""
         for column in self._columns:

@@ -71,6 +71,10 @@ class Sorter:
     def bytes(self) -> int:
         return Holdings().add(self.batches())
 
+    def log_bytes(self) -> int:
+        """Bytes that are kept for the next snapshot."""
+        return sum(batch.bytes() for batch in self._added or ())
+
     def release(self) -> None:
         """Hold the rows that wait, and not what they were cut from."""
         self._runs = [compacted(run) for run in self._runs]

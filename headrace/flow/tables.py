@@ -69,7 +69,15 @@ class CodeTable:
         self._forget_changes(reset=True)
 
     def bytes(self) -> int:
-        return sum(b.bytes() for b in self._buffers.values()) + 8 * self._touches
+        return sum(b.bytes() for b in self._buffers.values()) + self.log_bytes()
+
+    def log_bytes(self) -> int:
+        """Bytes that are kept for the next snapshot."""
+        return 8 * self._touches
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return sum(buffer.spare_bytes() for buffer in self._buffers.values())
 
     def release(self) -> None:
         """Give spare room back."""

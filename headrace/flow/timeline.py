@@ -160,9 +160,16 @@ class Timeline:
     # --------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
-        log = 8 * self.width * self._new
         shelved = sum(scroll.bytes() for scroll in self._shelved)
-        return sum(run.bytes() for run in self._runs) + shelved + log
+        return sum(run.bytes() for run in self._runs) + shelved + self.log_bytes()
+
+    def log_bytes(self) -> int:
+        """Bytes that are kept for the next snapshot."""
+        return 8 * self.width * self._new
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return sum(run.bytes() - 8 * self.width * len(run) for run in self._runs)
 
     def release(self) -> None:
         """Give spare room back."""
@@ -217,7 +224,7 @@ class _Run:
     def extend(self, events: Events) -> None:
         if self._tail + len(events) > len(self._array):
             live = len(self)
-            room = np.empty((max(64, 2 * (live + len(events))), self._array.shape[1]), np.int64)
+            room = np.empty((max(64, 4 * (live + len(events)) // 3), self._array.shape[1]), np.int64)
             room[:live] = self.view
             self._array, self._head, self._tail = room, 0, live
         self._array[self._tail : self._tail + len(events)] = events
@@ -232,7 +239,7 @@ class _Run:
         return taken
 
     def release(self) -> None:
-        if 3 * len(self._array) > 5 * len(self) + 64:
+        if 8 * len(self._array) > 9 * len(self) + 512:
             self._array, self._head, self._tail = self.view.copy(), 0, len(self)
 
     def bytes(self) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from headrace.flow.holdings import Holdings, HoldsBatches
+from headrace.flow.batch import Batch
+from headrace.flow.holdings import Holdings
+from headrace.flow.sorter import Sorter
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
@@ -36,26 +39,36 @@ class Account:
         return self.state + sum(self.arcs.values()) + sum(self.sources.values())
 
 
-def account(graph: Graph) -> Account:
-    """Measure a graph. Costs a look at each operator and at each batch that waits."""
-    counted = Holdings()
+def account(graph: Graph, *, tight: bool = False) -> Account:
+    """Measure a graph. Costs a look at each operator and at each batch that waits.
+
+    `tight` counts rows as if each lay by itself, and leaves out spare room and what is kept for the next
+    snapshot: these depend on how a state came to be what it is, and so do not survive a restore.
+    """
+    count = _tight if tight else Holdings().add
     leaves = {**graph.sources, **graph.tables}
-    sources = {name: counted.add(leaf.arc.batches()) for name, leaf in leaves.items()}
+    sources = {name: count(leaf.arc.batches()) for name, leaf in leaves.items()}
     states: dict[str, int] = {}
     arcs: dict[str, int] = {}
     for node in graph.nodes:
-        states[node.name] = state_of(node.operator, counted)
-        arcs[node.name] = counted.add(node.operator.output.batches())
+        states[node.name] = _state(node.operator, count)
+        if tight:
+            states[node.name] -= node.operator.log_bytes() + node.operator.spare_bytes()
+        arcs[node.name] = count(node.operator.output.batches())
     held = Account(states, arcs, sources, {})
     return replace(held, queries={query: _charged(graph, query, held) for query in graph.sinks})
 
 
-def state_of(operator: Operator, counted: Holdings) -> int:
-    """Bytes of an operator's state; of the batches in it only what was not counted before."""
+def _tight(batches: Iterable[Batch]) -> int:
+    return sum(batch.bytes() for batch in batches)
+
+
+def _state(operator: Operator, count: Callable[[Iterable[Batch]], int]) -> int:
+    """Bytes of an operator's state; batches in it may have been counted before."""
     own = operator.state_bytes()
     for part in operator.state().values():
-        if isinstance(part, HoldsBatches):
-            own += counted.add(part.batches()) - part.bytes()
+        if isinstance(part, Sorter):
+            own += count(part.batches()) - part.bytes()
     return own
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch, concat
-from headrace.flow.holdings import Roomy
 from headrace.flow.register import Register
 from headrace.flow.shelf import Shelf, Spillable
 from headrace.flow.state import Part
@@ -131,11 +131,25 @@ class Operator(ABC):
     def _spillable(self) -> list[Spillable]:
         return [part for part in self.state().values() if isinstance(part, Spillable)]
 
+    def log_bytes(self) -> int:
+        """Of these, bytes that are kept for the next snapshot only."""
+        return sum(part.log_bytes() for part in self._parts_with("log_bytes"))
+
+    def spare_bytes(self) -> int:
+        """Of these, bytes of spare room."""
+        return sum(part.spare_bytes() for part in self._parts_with("spare_bytes"))
+
+    def _parts_with(self, method: str) -> list[Any]:
+        return [part for part in self.state().values() if hasattr(part, method)]
+
+    def bytes_by_input(self) -> tuple[int, ...] | None:
+        """Bytes of state by the input whose rows they are, nothing spare counted, where it is kept apart."""
+        return None
+
     def release(self) -> None:
         """Forget now what is over and was to be forgotten some time, and give spare room back."""
-        for part in self.state().values():
-            if isinstance(part, Roomy):
-                part.release()
+        for part in self._parts_with("release"):
+            part.release()
 
     def emit(self, batch: Batch) -> None:
         """Append rows to the output."""

@@ -143,6 +143,10 @@ class JoinOperator(Waiting):
         self._closed[input].discard(both)
         return both[0]
 
+    def bytes_by_input(self) -> tuple[int, ...]:
+        left, right = self._sides
+        return left.own_bytes(), right.own_bytes()
+
     def state(self) -> dict[str, Part]:
         return {"left": self._sides[0], "right": self._sides[1]}
 

@@ -26,6 +26,8 @@ Ids = npt.NDArray[np.int64]
 Lines = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _SMALL = 1024
+_BUCKETS = 32
+"""About the bytes of buckets for a row, where both sides have as many."""
 _WORTH = 1 << 20
 """Bytes below which a file is not worth while."""
 
@@ -52,6 +54,10 @@ class Buckets:
         rows = max(len(side.rows) for side in self.sides)
         if len(self.table) > 4 * rows + 128:
             self._rebuild(rows)
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return int(self.table.nbytes) - _BUCKETS * sum(len(side.rows) for side in self.sides)
 
     def _rebuild(self, rows: int) -> None:
         self.table = _new_table(2 * rows + 64)
@@ -292,7 +298,20 @@ class JoinSide:
 
     def bytes(self) -> int:
         held = self.rows.bytes() + self._links.bytes() + self._buckets.bytes() // 2
-        return held + self.shelved.bytes() + sum(ids.nbytes for ids in self._killed)
+        return held + self.shelved.bytes() + self.log_bytes()
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return self.rows.spare_bytes() + self._links.spare_bytes() + self._buckets.spare_bytes() // 2
+
+    def own_bytes(self) -> int:
+        """Bytes of this side's rows, without what is spare or for snapshots; some buckets for each row."""
+        lines = self.rows.bytes() - self.rows.spare_bytes() + 32 * len(self.rows)
+        return lines + _BUCKETS * len(self.rows) + self.shelved.bytes()
+
+    def log_bytes(self) -> int:
+        """Bytes that are kept for the next snapshot."""
+        return sum(ids.nbytes for ids in self._killed)
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(self.rows.changes(full))

@@ -144,8 +144,15 @@ class Forest:
         self._log, self._logged, self._reset = [], 0, reset
 
     def bytes(self) -> int:
-        log = 8 * CHANGE * self._logged
-        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes() + log
+        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes() + self.log_bytes()
+
+    def log_bytes(self) -> int:
+        """Bytes that are kept for the next snapshot."""
+        return 8 * CHANGE * self._logged
+
+    def spare_bytes(self) -> int:
+        """Bytes of spare room."""
+        return int(self._nodes.nbytes) - len(self) * 8 * WIDTH
 
     def release(self) -> None:
         """Give spare room back."""

@@ -1,0 +1,257 @@
+"""Holds a budget by changing windows within their bounds, from counts and application time alone.
+
+At each look, several times a window: predict what the windows will need from what they hold and from the
+rates of the streams; choose the sizes of least loss that fit; take them, with hysteresis. A look comes before the
+rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same rows in
+the same steps lead to the same sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from headrace.errors import BudgetError
+from headrace.flow.batch import Batch
+from headrace.flow.state import Chunk
+from headrace.graph.graph import Graph
+from headrace.graph.node import Node
+from headrace.graph.origins import sources_behind
+from headrace.memory.accounting import account
+from headrace.memory.arrivals import Arrivals
+from headrace.memory.charging import charge
+from headrace.memory.choice import choose, settled
+from headrace.memory.flows import Flow, demand_of, size_of, windows_of
+from headrace.memory.need import Demand, Outlook
+from headrace.operators.adaptable import Adaptable
+from headrace.plan.show import show_node
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+Shortage = Literal["fail", "spill"]
+"""What to do when even the least windows do not fit."""
+POLICIES: Final = ("fail", "spill")
+Spill = Callable[[int], int]
+"""Puts so many bytes of state away, if it can; returns how many left memory."""
+
+_TARGET: Final = 0.9
+"""The share of the budget that predictions may use: the rest is for what they cannot know."""
+_LOOKS: Final = 32
+"""Looks per window, and per filling of what is free."""
+_SLACK: Final = 1.3
+"""State that grows has a third of spare room at most."""
+_OVERHEAD: Final = 2.5
+_LINE: Final = 48
+"""A row costs about its bytes and a line of numbers, times the overhead, until it is measured."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the last look saw: bytes held, needed at the sizes in force, and needed with the least sizes."""
+
+    held: int
+    needed: int
+    least: int
+
+
+class Manager:
+    """Keeps what a graph holds within `budget` bytes.
+
+    Laws: every size is within the bounds of all queries that use it; a size holds for rows of later times
+    only; what was decided is in the histories of the windows, and what decides next is in the snapshot.
+    """
+
+    def __init__(
+        self, graph: Graph, budget: int, policy: Shortage, spill: Spill, *, measure_at_snapshots: bool = False
+    ) -> None:
+        self.budget = budget
+        self.policy: Shortage = policy
+        self.forecast = Forecast(0, 0, 0)
+        self._graph = graph
+        self._spill = spill
+        self._at_snapshots = measure_at_snapshots
+        self._arrivals: dict[str, Arrivals] = {}
+        self._flows: dict[int, Flow] = {}
+        self._frontier = MIN_TIME
+        self._looked = MIN_TIME
+        self._fixed = 0.0
+        self._fresh = self._patience = self._released = 0
+        self._unsettled = False
+
+    # ------------------------------------------------------------------------------------------- watching
+
+    def arrived(self, stream: str, batch: Batch) -> None:
+        """Rows were put into a stream."""
+        if len(batch):
+            first, last = int(batch.start.min()), int(batch.start.max())
+            self._arrivals.setdefault(stream, Arrivals()).note(len(batch), batch.bytes(), first, last)
+            self._fresh += len(batch)
+
+    def look(self) -> None:
+        """Before rows run: decide, if enough has come since the last look."""
+        if not self._fresh:
+            return
+        newest = max(a.newest for a in self._arrivals.values() if a.newest is not None)
+        if self._fresh <= self._patience and newest - self._looked < self._pause():
+            return
+        self._looked = newest
+        for each in self._arrivals.values():
+            each.mark()
+        self._count()
+        self._decide()
+        self._fresh, self._unsettled = 0, True
+
+    def settle(self) -> None:
+        """All that came has run: learn from it, and see that it fits."""
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        short = self._is_short()
+        released = short and self._release()
+        if not self._at_snapshots and (released or not short):
+            self._measure()
+        self._hold()
+
+    def _pause(self) -> int:
+        """Ticks between two looks, if few rows come."""
+        sizes = [size_of(node) for node in self._changeable()]
+        return max(1, min(sizes, default=_LOOKS) // _LOOKS)
+
+    def _changeable(self) -> list[Node]:
+        return [node for node in windows_of(self._graph) if isinstance(node.operator, Adaptable)]
+
+    def _count(self) -> None:
+        """Note what passed each window since the last time."""
+        nodes = windows_of(self._graph)
+        self._flows = {n.id: self._flows.get(n.id) or Flow() for n in nodes}
+        known = [max(s.promised, s.arc.heartbeat) for s in self._graph.sources.values()]
+        self._frontier = min(known, default=MIN_TIME)
+        for node in nodes:
+            self._flows[node.id].count(node)
+            self._flows[node.id].forget(self._frontier)
+
+    def _measure(self) -> None:
+        """Learn what a row costs behind each window, and what is held whatever the windows are."""
+        self._count()
+        held = account(self._graph, tight=True)
+        rows = {id: flow.live(self._frontier) for id, flow in self._flows.items()}
+        charged = charge(self._graph, held, rows)
+        for id, flow in self._flows.items():
+            flow.calibrate(_SLACK * charged[id], rows[id])
+        self._fixed = max(0.0, _SLACK * (held.total - sum(charged.values())))
+
+    # ------------------------------------------------------------------------------------------- deciding
+
+    def _decide(self) -> None:
+        nodes = windows_of(self._graph)
+        users = self._graph.quality.nodes()
+        demands = [self._demand(node, len(users.get(node, ()))) for node in nodes]
+        outlook = Outlook(self._fixed, demands)
+        held = self._held(nodes, demands)
+        for node, demand, size in zip(nodes, demands, choose(outlook, _TARGET * self.budget), strict=True):
+            self._take(node, demand, size, pressed=held > _TARGET * self.budget)
+        needed = outlook.peak([size_of(node) for node in nodes])
+        least = outlook.peak([demand.least for demand in demands])
+        self.forecast = Forecast(int(held), int(needed), int(least))
+        dearest = max((demand.bytes for demand in demands), default=1.0)
+        self._patience = int(max(0.0, self.budget - held) / _LOOKS / max(1.0, dearest))
+        if self.policy == "spill" and held > self.budget:
+            self._spill(int(held - _TARGET * self.budget))
+
+    def _demand(self, node: Node, users: int) -> Demand:
+        flow = self._flows[node.id]
+        behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
+        newest = max((a.newest for a in behind if a.newest is not None), default=MIN_TIME)
+        begin = max((a.first for a in behind), default=0)
+        now = begin if flow.time is None else flow.time
+        delay = 0 if self._frontier == MAX_TIME else max(0, newest - self._frontier)
+        rows = max(1, sum(a.rows for a in behind))
+        prior = _OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE)
+        return demand_of(node, flow, behind, now, delay, prior, max(1, users))
+
+    def _held(self, nodes: list[Node], demands: list[Demand]) -> float:
+        """Bytes held once all that came has passed the windows, as far as counts can say."""
+        live = [self._flows[node.id].live(self._frontier) for node in nodes]
+        passed = sum(d.bytes * rows for d, rows in zip(demands, live, strict=True))
+        coming = sum(d.cost * min(max(0, self._looked - d.now), d.most) for d in demands)
+        return self._fixed + passed + coming
+
+    def _take(self, node: Node, demand: Demand, wanted: int, *, pressed: bool) -> None:
+        operator, flow = node.operator, self._flows[node.id]
+        if not isinstance(operator, Adaptable) or demand.least == demand.most:
+            return
+        since = MAX_TIME if flow.changed == MIN_TIME else self._looked - flow.changed
+        size = settled(demand, wanted, since, pressed)
+        if size != demand.size:
+            operator.change(operator.earliest, size)
+            flow.changed = self._looked
+
+    # -------------------------------------------------------------------------------------------- holding
+
+    def _hold(self) -> None:
+        """When all else fails, give all spare room back; and then do as the policy says."""
+        held = account(self._graph).total
+        if held > self.budget:
+            self._release(at_once=True)
+            held = account(self._graph).total
+        if held > self.budget and self.policy == "spill":
+            self._spill(int(held - _TARGET * self.budget))
+        elif held > self.budget:
+            raise self._too_small(held)
+
+    def _is_short(self) -> bool:
+        """Whether some window is smaller than it could be."""
+        operators = [node.operator for node in self._changeable()]
+        histories = [o.history for o in operators if isinstance(o, Adaptable)]
+        return any(history.value < history.bounds.most for history in histories)
+
+    def _release(self, *, at_once: bool = False) -> bool:
+        """Let operators give back what they need not have, not before an eighth of what is held is new.
+
+        What is over and not yet forgotten is then little, so what is held tells what a row costs.
+        """
+        live = sum(flow.live(self._frontier) for flow in self._flows.values())
+        arrived = sum(a.rows for a in self._arrivals.values())
+        if not at_once and 8 * (arrived - self._released) < live:
+            return False
+        self._released = arrived
+        for node in self._graph.nodes:
+            node.operator.release()
+        return True
+
+    def _too_small(self, held: int) -> BudgetError:
+        """Words for a budget that even the least windows do not fit into."""
+        windows = [f"{n.name}: {show_node(n.plan)}" for n in windows_of(self._graph)]
+        least = max(held, self.forecast.least)
+        return BudgetError(
+            "HR-M001",
+            f"{held:,} bytes are held, the budget is {self.budget:,}; at these rates the least windows need "
+            f"{least:,}",
+            place="; ".join(windows) or "no window could be made smaller",
+            hint=f"a budget of {least:,} bytes or more, a smaller MIN, or policy 'spill': state goes to disk",
+        )
+
+    # ---------------------------------------------------------------------------------------------- state
+
+    def bytes(self) -> int:
+        return 64 * (len(self._arrivals) + sum(len(f.cohorts) for f in self._flows.values()))
+
+    def changes(self, full: bool) -> Chunk:
+        if self._at_snapshots:
+            if self._is_short():
+                self._release()
+            self._measure()
+        state = {
+            "arrivals": {name: a.state() for name, a in self._arrivals.items()},
+            "flows": {id: flow.state() for id, flow in self._flows.items()},
+            "own": [self._fixed, self._fresh, self._looked, self._patience, self._released],
+        }
+        return {"state": json.dumps(state)}
+
+    def apply(self, chunk: Chunk) -> None:
+        state = json.loads(chunk["state"])
+        self._arrivals = {name: Arrivals.of(each) for name, each in state["arrivals"].items()}
+        self._flows = {int(id): Flow.of(each) for id, each in state["flows"].items()}
+        self._fixed, self._fresh, self._looked, self._patience, self._released = state["own"]
+        self._unsettled = False
