@@ -373,8 +373,8 @@ class Engine:
 
         Windows that have bounds get smaller when more would be needed, and return to their best when it is
         over. When even the least does not fit, `policy` says what to do: `fail` with words, or `spill` state
-        to the shelf. With `measure_at_snapshots` what rows cost is learned when a snapshot is taken and kept in
-        it, so that rows that are pushed again after a restore lead to the same choices. None: no budget.
+        to the shelf. With `measure_at_snapshots` what rows cost is learned when a snapshot is taken and kept
+        in it, so that rows that are pushed again after a restore lead to the same choices. None: no budget.
         Returns the bytes.
         """
         if size is None:

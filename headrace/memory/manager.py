@@ -1,9 +1,9 @@
 """Holds a budget by changing windows within their bounds, from counts and application time alone.
 
 At each look, several times a window: predict what the windows will need from what they hold and from the
-rates of the streams; choose the sizes of least loss that fit; take them, with hysteresis. A look comes before the
-rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same rows in
-the same steps lead to the same sizes.
+rates of the streams; choose the sizes of least loss that fit; take them, with hysteresis. A look comes before
+the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same rows
+in the same steps lead to the same sizes.
 """
 
 from __future__ import annotations
