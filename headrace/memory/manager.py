@@ -2,8 +2,8 @@
 
 At each look, several times a window: predict what the windows will need from what they hold and from the
 rates of the streams; choose the sizes of least loss that fit; take them, with hysteresis. A look comes before
-the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same rows
-in the same steps lead to the same sizes.
+the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same
+rows in the same steps lead to the same sizes.
 """
 
 from __future__ import annotations
