@@ -177,10 +177,16 @@ def _fanned(
         if stream.external:
             columns.append(pa.array(times[begin:stop], pa.int64(), from_pandas=True))
             names.append(TIME)
-        columns.append(pa.array(np.full(stop - begin, now), pa.int64()))
-        batch = pa.RecordBatch.from_arrays(columns, [*names, NOW])
+        if not stream.clockless:
+            columns.append(pa.array(np.full(stop - begin, now), pa.int64()))
+            names.append(NOW)
+        batch = pa.RecordBatch.from_arrays(columns, names)
         made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(iter([batch]))]
-    return made
+    return [_clocked(b, now) for b in made] if stream.clockless else made
+
+
+def _clocked(batch: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    return batch.set_column(4, "now", pa.array([now] * batch.num_rows, pa.int64()))
 
 
 def _renumbered(batch: pa.RecordBatch, task: int) -> pa.RecordBatch:

@@ -27,7 +27,10 @@ from headrace.runtimes.spark.topology import hosts
 from headrace.testing.plans import Case, cases, tables_of
 from headrace.testing.schemas import rows as random_rows
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
+from headrace.time.timestamp import MAX_TIME
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+
+GUARDS = st.sampled_from([100, MAX_TIME])
 
 SOURCE = Source("s", pa.schema([("a", pa.int64()), ("b", pa.string()), ("f", pa.float64())]))
 CALLS = (
@@ -86,7 +89,7 @@ def promises() -> st.SearchStrategy[Promise]:
 def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     case = data.draw(cases())
     names = sorted({s.name for s in sources_of(case.plan)})
-    rule = Rules(disordered=True, enforce="strict", guard=100)
+    rule = Rules(disordered=True, enforce="strict", guard=data.draw(GUARDS))
     inputs = Inputs(
         promises={name: data.draw(promises()) for name in names}, rules=dict.fromkeys(names, rule)
     )
@@ -125,7 +128,7 @@ def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject
             st.tuples(st.just("strict"), st.builds(TimerPromise, st.integers(0, 8))),
         )
     )
-    rule = Rules(disordered=True, enforce=enforce, guard=100)
+    rule = Rules(disordered=True, enforce=enforce, guard=data.draw(GUARDS))
     inputs = Inputs(promises={"s": promise}, rules={"s": rule})
     batches = data.draw(micro_batches(case))
     outlet = Outlet("__t", kinds=frozenset((RESULT,)))

@@ -184,7 +184,7 @@ def _hosted(
     """One host over its fans, the timer and the host below."""
     names = list(host.names)
     packages = [
-        _before(frames[s.source.name], s, query, parts, options).mapInArrow(Fan(s, names), PACKED_DDL)
+        _fanned(_before(frames[s.source.name], s, query, parts, options), s, names, options)
         for s in host.streams
     ]
     if below is not None:
@@ -203,6 +203,12 @@ def _hosted(
             Host(host), outputStructType=leaving, outputMode="append", timeMode="none"
         )
     )
+
+
+def _fanned(rows: DataFrame, stream: StreamSpec, names: list[int], options: Options) -> DataFrame:
+    """A stream in packages; the clock, where the fan needs none, costs a column of these and not of rows."""
+    packages = rows.mapInArrow(Fan(stream, names), PACKED_DDL)
+    return packages.withColumn("now", _now(packages, options)) if stream.clockless else packages
 
 
 def _partitions(spark: SparkSession, options: Options) -> int:
@@ -277,11 +283,12 @@ def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, opti
     source = next(each for each in query.sources if each.name == stream.source.name)
     columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []
-    now = _now(df, options)
+    now = [] if stream.clockless else [_now(df, options).alias(NOW)]
     typed = spark_schema(source.schema)
     payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, typed, strict=True)]
-    chosen = df.select(*payload, *time, now.alias(NOW))
-    chain, beside = parts.prefixes.get(source.name, source), (*((TIME,) if time else ()), NOW)
+    chosen = df.select(*payload, *time, *now)
+    chain = parts.prefixes.get(source.name, source)
+    beside = (*((TIME,) if time else ()), *((NOW,) if now else ()))
     if options.timer is not None and not (stream.external and stream.learns):
         return _plainly_named(filtered(chosen, chain, beside))
     return _plainly_named(sifted(chosen, chain, stream.guard, beside))

@@ -71,6 +71,11 @@ class StreamSpec:
         return self.source if self.partials is None else sources_of(self.partials.chain)[0]
 
     @property
+    def clockless(self) -> bool:
+        """Whether the fan has no use for the clock, which shards are then told behind it, not row by row."""
+        return self.guard == MAX_TIME and self.lag is None and not self.several
+
+    @property
     def external(self) -> bool:
         return self.source.time is TimeKind.EXTERNAL
 
@@ -115,7 +120,7 @@ class Fan:
             yield pa.RecordBatch.from_pydict(packed(names, origin, number, packages), schema=PACKED)
 
     def _arrived(self, batch: pa.RecordBatch) -> Sent:
-        clocks = batch.column(NOW).to_numpy()
+        clocks = _clocks(batch)
         rows = typed(batch, self._stream.read.schema)
         if not self._stream.external:
             return _kept(Sent(int(clocks[-1]), rows, None, clocks), batch)
@@ -188,6 +193,14 @@ class Fan:
 
 NO_TIME = -(1 << 63)
 """Stands for a missing time, on which no row can be."""
+
+
+def _clocks(batch: pa.RecordBatch) -> Times:
+    """When each row arrived, as far as the fan is told."""
+    if NOW not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64)
+    clocks: Times = batch.column(NOW).to_numpy()
+    return clocks
 
 
 def _filled(times: pa.Array) -> Times:

@@ -69,8 +69,13 @@ SETTINGS = (
     ),
     Setting(
         "spark.sql.execution.arrow.maxRecordsPerBatch",
-        "65536",
+        "32768",
         "batches of 10000 rows spend more time on the way to Python than in it",
+    ),
+    Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        "2147483647",
+        "with any limit the size of the batch is computed for each row: 0.89 s per million rows, not 0.65",
     ),
     Setting(
         "spark.sql.adaptive.enabled",
