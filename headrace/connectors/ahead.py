@@ -24,10 +24,6 @@ class ReadAhead:
     def bounded(self) -> bool:
         return self._source.bounded
 
-    @property
-    def rereads(self) -> bool:
-        return self._source.rereads
-
     def read(self) -> Block | None:
         block, self._position = self._read() if self._coming is None else self._coming.result()
         self._coming = None

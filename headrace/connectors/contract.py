@@ -63,11 +63,6 @@ class Source(Protocol):
         ...
 
     @property
-    def rereads(self) -> bool:
-        """Whether `seek` brings back what was read before."""
-        ...
-
-    @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ class FilesSource:
     how: Format
     follow: bool = False
     order: str = "name"
-    rereads: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         self._done: dict[str, Any] = {}

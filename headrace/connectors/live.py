@@ -1,6 +1,7 @@
-"""Lines that come as they are written: from a socket or from standard input. What was read is not read again.
+"""Lines that come as they are written: from a socket or from standard input.
 
-At most a block is held: while nobody reads, the sender's buffers fill, and the sender waits.
+At most a block is held: while nobody reads, the sender's buffers fill, and the sender waits. A wire does not
+say anything twice; with a spool, what was read of it can be read again.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 import os
 import select
 import socket
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, Block, Position, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.formats import Format
 from headrace.connectors.json_lines import JsonLines
+from headrace.connectors.spool import Spool
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
 
@@ -38,6 +40,11 @@ class Assembler:
         self._rest = b""
         self._longest = longest
         self._dropped = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the line that is not whole yet."""
+        return self._dropped or len(self._rest)
 
     def add(self, data: bytes) -> tuple[bytes, list[Bad]]:
         """The whole lines that `data` completes."""
@@ -70,29 +77,53 @@ class Assembler:
 
 @dataclass
 class LiveLines:
-    """Rows of the lines on a wire. It ends with the wire, or, with `keep_open`, never."""
+    """Rows of the lines on a wire. It ends with the wire, or, with `keep_open`, never.
+
+    A position is the offset of the first line that was not given out, and, once the block that begins there
+    was read, of the end of that block: read again, it is the same block. With `header`, the first line of a
+    run names the columns; a position holds them for the lines in the spool.
+    """
 
     wire: Wire
     schema: Schema
     how: Format
     bounded: bool = True
-    rereads: bool = field(default=False, init=False)
+    spool: Spool | None = None
 
     def __post_init__(self) -> None:
         self._lines = Assembler(self.how.longest)
+        self._names: list[str] | None = None
         self._decoder: JsonLines | CsvLines | None = None
         if self.how.name == "json":
             self._decoder = JsonLines(self.schema, missing=self.how.missing)
         elif not self.how.header:
-            self._decoder = CsvLines(self.schema, self.schema.names, delimiter=self.how.delimiter)
+            self._use(self.schema.names)
         self._bytes = 0
+        self._at: dict[str, Any] = {"bytes": 0}
+        self._spooled = 0
+        """The offset up to which the spool is read again, before the wire is listened to."""
+        self._same: int | None = None
+        """The end of the block to read again as it was."""
+        self._fresh = True
         self.ended = False
 
+    def _use(self, names: list[str]) -> None:
+        self._names = names
+        self._decoder = CsvLines(self.schema, names, delimiter=self.how.delimiter)
+
     def read(self) -> Block | None:
-        got, bad = self._receive()
+        if self._fresh and self.spool is not None:
+            self.spool.clear()
+        self._fresh = False
+        again = self._bytes < self._spooled
+        got, bad = self._reread() if again else self._receive()
+        block = self._decode(got)
+        if again and self._bytes == self._spooled:
+            self._expect_header()
         if not got and not bad:
             return None
-        block = self._decode(got)
+        self._at["end"] = self._bytes - self._lines.pending
+        self._at = self._here()
         return Block(block.data, (*bad, *block.bad))
 
     def _receive(self) -> tuple[bytes, list[Bad]]:
@@ -104,29 +135,62 @@ class LiveLines:
             data = self.wire.receive()
             if data is None:
                 break
-            self._bytes += len(data)
-            size += len(data)
+            if data and self.spool is not None:
+                self.spool.append(data)
             self.ended = not data
-            whole, long = self._lines.add(data) if data else self._lines.finish()
-            lines.append(whole)
-            bad += long
+            self._add(data, lines, bad)
+            size += len(data)
         return b"".join(lines), bad
+
+    def _reread(self) -> tuple[bytes, list[Bad]]:
+        """A block of what an earlier run received."""
+        assert self.spool is not None
+        lines: list[bytes] = []
+        bad: list[Bad] = []
+        end = min(self._bytes + BLOCK, self._spooled) if self._same is None else self._same
+        self._same = None
+        while self._bytes < end:
+            self._add(self.spool.read(self._bytes, min(CHUNK, end - self._bytes)), lines, bad)
+        return b"".join(lines), bad
+
+    def _add(self, data: bytes, lines: list[bytes], bad: list[Bad]) -> None:
+        self._bytes += len(data)
+        whole, long = self._lines.add(data) if data else self._lines.finish()
+        lines.append(whole)
+        bad += long
 
     def _decode(self, lines: bytes) -> Block:
         if self._decoder is None and lines:
             first, _, lines = lines.partition(b"\n")
-            names = header(first, self.how.delimiter)
-            self._decoder = CsvLines(self.schema, names, delimiter=self.how.delimiter)
+            self._use(header(first, self.how.delimiter))
         return self._decoder.decode(lines) if self._decoder else Block(empty(self.schema))
 
+    def _expect_header(self) -> None:
+        """What comes now comes from another peer."""
+        if self.how.name == "csv" and self.how.header:
+            self._decoder = self._names = None
+
     def position(self) -> Position:
-        return {"bytes": self._bytes}
+        return self._at
+
+    def _here(self) -> dict[str, Any]:
+        at: dict[str, Any] = {"bytes": self._bytes - self._lines.pending}
+        return at if self._names is None else {**at, "names": self._names}
 
     def seek(self, position: Position) -> None:
-        self._bytes = position["bytes"]
+        self._fresh = False
+        self._at, self._bytes = position, position["bytes"]
+        if self.spool is None:
+            return
+        self.spool.resume(self._bytes)
+        self._spooled, self._same = self.spool.end, position.get("end")
+        if self._bytes < self._spooled and "names" in position:
+            self._use(position["names"])
 
     def close(self) -> None:
         self.wire.close()
+        if self.spool is not None:
+            self.spool.close()
 
 
 class StandardInput:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -36,7 +36,6 @@ class PoissonSource:
     keys: int = 10
     time_column: str | None = None
     per_second: int = SECOND
-    rereads: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         unknown = [f for f in self.schema if f.name != self.time_column and _maker(f.type) is None]

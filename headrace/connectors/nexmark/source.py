@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,7 +29,6 @@ class NexmarkSource:
     stream: str
     schema: Schema
     events: int | None = None
-    rereads: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         known = STREAMS[self.stream].schema.names

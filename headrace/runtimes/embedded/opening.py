@@ -18,6 +18,7 @@ from headrace.connectors.nexmark import Laws, NexmarkGenerator
 from headrace.connectors.nexmark.source import NexmarkSource
 from headrace.connectors.poisson import PoissonSource
 from headrace.connectors.sinks import WRITERS, FileSink, NoSink, PartsSink, StandardOutput
+from headrace.connectors.spool import Spool
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline import spec as file
@@ -40,6 +41,8 @@ class Opening:
 
     def __init__(self, pipeline: Pipeline, clock: Clock, started: int, into: Path | None = None) -> None:
         self.pipeline, self.clock, self.started, self.into = pipeline, clock, started, into
+        self.spools: dict[str, Spool] = {}
+        """Of streams whose rows cannot be asked for again, by name."""
 
     # --- clocks and feeds
 
@@ -224,12 +227,20 @@ def _instant(written: str | int) -> int:
 def _tcp(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
     wire = TcpServer(spec.host, spec.port) if spec.listen else TcpClient(spec.host, spec.port)
-    return LiveLines(wire, schema, _how(spec, spec.format), not spec.listen)
+    return LiveLines(wire, schema, _how(spec, spec.format), not spec.listen, _spool(opening, stream.name))
 
 
 def _stdin(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
-    return LiveLines(StandardInput(), schema, _how(spec, spec.format))
+    return LiveLines(StandardInput(), schema, _how(spec, spec.format), spool=_spool(opening, stream.name))
+
+
+def _spool(opening: Opening, name: str) -> Spool | None:
+    """Where there are checkpoints, lines are written down before they count."""
+    checkpoint = opening.pipeline.spec.pipeline.checkpoint
+    if checkpoint is None or opening.into is not None:
+        return None
+    return opening.spools.setdefault(name, Spool(opening.pipeline.path(checkpoint) / "spool", name))
 
 
 SOURCES: Final[dict[type[Any], Callable[[Opening, PipelineStream, Schema], Source]]] = {

@@ -139,6 +139,7 @@ class Runner:
         self._clock_kind = opening.kind
         self.outputs = opening.outputs()
         self.feed = opening.feed()
+        self._spools = opening.spools
         if checkpoint is None:
             self._begin()
         else:
@@ -181,17 +182,8 @@ class Runner:
             )
 
     def _go_back(self, checkpoint: Checkpoint) -> None:
-        """The newest checkpoint is torn: the one before it serves, if its rows can be read again."""
+        """The newest checkpoint is torn: the one before it serves."""
         assert self._store is not None
-        once = [n for n, s in self.pipeline.read.items() if s.spec.source.type in ("tcp", "stdin")]
-        if once:
-            raise DurabilityError(
-                "HR-D006",
-                f"the newest checkpoint is torn, and stream {once[0]!r} cannot be read again",
-                place=str(self._store.path),
-                hint="delete the record with the highest number to go on with the one before, at the cost of "
-                "the rows in between",
-            )
         self._store.go_back_to(checkpoint)
         self._messages.append("the newest checkpoint was torn; went on from the one before it")
 
@@ -279,11 +271,20 @@ class Runner:
         if self._recorder is not None and recorded is not None:
             self._recorder.publish(recorded)
         if self._store is not None:
-            self._store.sweep()
+            self._sweep(self._store)
         self._committed = (self._rows, time.monotonic())
         self._commits += 1
 
+    def _sweep(self, store: Store) -> None:
+        """Remove what no checkpoint that is kept needs."""
+        store.sweep()
+        positions = store.oldest.body["feed"]["streams"]
+        for name, spool in self._spools.items():
+            spool.forget(positions[name]["at"]["bytes"])
+
     def _decide(self, store: Store, commits: dict[str, Commit], recorded: Commit | None) -> None:
+        for spool in self._spools.values():
+            spool.secure()
         since = None if store.wants_full() else self.engine._version
         snapshot = self.engine.snapshot(since)
         body: dict[str, Any] = {

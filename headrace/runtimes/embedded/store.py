@@ -105,6 +105,11 @@ class Store:
         """The greatest number of a record, whole or torn; -1 if there is none."""
         return max(self._numbers("commit-(\\d+)"), default=-1)
 
+    @property
+    def oldest(self) -> Checkpoint:
+        """The oldest checkpoint that is kept."""
+        return self._last[0]
+
     def _numbers(self, pattern: str) -> list[int]:
         matches = (re.fullmatch(pattern, each.name) for each in self.path.iterdir())
         return [int(match[1]) for match in matches if match]
