@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ def test_the_face_has_what_it_promises_and_nothing_else(spark: SparkSession) -> 
 
 def test_a_new_session_has_every_setting(spark: SparkSession) -> None:
     from headrace.runtimes.spark.settings import SETTINGS, Binding
+    from headrace.runtimes.spark.workers import quick_python
 
     conf = spark.sparkContext.getConf()
     for row in SETTINGS:
@@ -48,7 +50,24 @@ def test_a_new_session_has_every_setting(spark: SparkSession) -> None:
             assert conf.get(row.name) == row.value, row.name
         elif row.name != "spark.sql.session.timeZone":
             assert spark.conf.get(row.name) == {"cores": "2"}.get(row.value, row.value), row.name
-    assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.sparkContext.pythonExec == quick_python()
+
+
+def test_workers_find_pyspark_where_it_is_installed() -> None:
+    """Compiled, and not in the zip file that Spark puts first on their path."""
+    import pyspark
+
+    from headrace.runtimes.spark.workers import quick_python
+
+    zipped = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
+    found = subprocess.run(
+        [quick_python(), "-c", "import sys, pyspark; print(sys.prefix, pyspark.__file__)"],
+        env={**os.environ, "PYTHONPATH": f"{zipped}:/nowhere"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [sys.prefix, pyspark.__file__]
 
 
 def test_a_second_call_finds_nothing_to_do(spark: SparkSession) -> None:

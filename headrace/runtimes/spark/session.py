@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pyspark.sql.utils import is_remote
 from headrace.errors import SparkError
 from headrace.runtimes.spark import java
 from headrace.runtimes.spark.settings import CORES, SETTINGS, Binding, Claim, Setting
+from headrace.runtimes.spark.workers import quick_python
 
 _LOG = logging.getLogger("headrace.spark")
 
@@ -135,8 +137,8 @@ def _say(done: Report, there: bool) -> None:
 def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has started Java already
         java.ensure()
-    python = _python_for_workers(wanted)
     before = _configured(wanted)
+    python = _python_for_workers(wanted, before)
     conf = SparkConf().setAll(list(wanted.items()))
     changes = list(python)
     for row in SETTINGS:
@@ -164,14 +166,19 @@ def _configured(wanted: Mapping[str, str]) -> SparkConf:
     return SparkConf().setAll(list(wanted.items()))
 
 
-def _python_for_workers(wanted: Mapping[str, str]) -> Iterator[Change]:
+def _python_for_workers(wanted: Mapping[str, str], conf: SparkConf) -> Iterator[Change]:
     """Spark would start `python3`, whichever that is; a worker of another version dies at its first row."""
     if "spark.pyspark.python" in wanted:
         return
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+    local = re.match(r"local(\[|$)", conf.get("spark.master", "local") or "local")
+    found = {
+        "PYSPARK_PYTHON": quick_python() if local else sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    for name, python in found.items():
         if name not in os.environ:
-            os.environ[name] = sys.executable
-            yield Change(name, None, sys.executable, "workers must run the Python of the driver", SET)
+            os.environ[name] = python
+            yield Change(name, None, python, "workers must run the Python of the driver", SET)
 
 
 # --- a session that is there ------------------------------------------------------------------------------
