@@ -30,7 +30,18 @@ def as_table(status: dict[str, Any]) -> Group:
     operators = Table("operator", *_right("state"))
     for name, size in status["operators"].items():
         operators.add_row(name, _size(size))
-    return Group(streams, queries, operators, Text(_line(status)))
+    shown = [streams, queries, operators]
+    if status["quality"]:
+        shown.append(_quality(status["quality"]))
+    return Group(*shown, Text(_line(status)))
+
+
+def _quality(changeable: dict[str, Any]) -> Table:
+    table = Table("may change", *_right("now", "from", "to", "changes"))
+    for each in changeable.values():
+        numbers = (f"{each[key]:,}" for key in ("value", "least", "most", "changes"))
+        table.add_row(each["what"], *numbers)
+    return table
 
 
 def _size(bytes: int) -> str:
@@ -47,8 +58,13 @@ def _line(status: dict[str, Any]) -> str:
     waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing waits"
     return (
         f"{status['pipeline']} {status['state']}, {status['elapsed']:.1f} s, clock {status['clock']}, "
-        f"{waiting}, memory {status['bytes'] / 1e6:.1f} MB, {status['checkpoints']} checkpoints"
+        f"{waiting}, memory {_memory(status)}, {status['checkpoints']} checkpoints"
     )
+
+
+def _memory(status: dict[str, Any]) -> str:
+    held = f"{status['bytes'] / 1e6:.1f} MB"
+    return held if status["budget"] is None else f"{held} of {status['budget'] / 1e6:.1f} MB"
 
 
 def as_line(status: dict[str, Any]) -> str:

@@ -20,18 +20,24 @@ class Account:
 
     A buffer that several hold is counted with the first of them, sources before operators. A query is
     charged for everything that it uses, what it shares with others included: `queries` may add up to more
-    than `total`, which counts everything once.
+    than `total`, which counts everything once. `answers` are those of `arcs` that wait to be taken.
     """
 
     states: dict[str, int]
     arcs: dict[str, int]
     sources: dict[str, int]
     queries: dict[str, int]
+    answers: int = 0
 
     @property
     def state(self) -> int:
         """Bytes of state over all operators."""
         return sum(self.states.values())
+
+    @property
+    def own(self) -> int:
+        """All bytes but those of answers, which are the taker's to free."""
+        return self.total - self.answers
 
     @property
     def total(self) -> int:
@@ -55,7 +61,8 @@ def account(graph: Graph, *, tight: bool = False) -> Account:
         if tight:
             states[node.name] -= node.operator.log_bytes() + node.operator.spare_bytes()
         arcs[node.name] = count(node.operator.output.batches())
-    held = Account(states, arcs, sources, {})
+    answers = sum(arcs[node.name] for node in graph.nodes if node.sinks and not node.successors)
+    held = Account(states, arcs, sources, {}, answers)
     return replace(held, queries={query: _charged(graph, query, held) for query in graph.sinks})
 
 

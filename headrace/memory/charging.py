@@ -15,7 +15,7 @@ def charge(graph: Graph, held: Account, rows: Rows) -> dict[int, float]:
     """Bytes by window; what comes through several is charged to them in proportion to their rows."""
     charged = dict.fromkeys(rows, 0.0)
     for node in graph.nodes:
-        waiting = held.arcs[node.name]
+        waiting = 0 if node.sinks and not node.successors else held.arcs[node.name]
         if node.id in rows:
             charged[node.id] += waiting
             continue

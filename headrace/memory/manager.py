@@ -139,7 +139,7 @@ class Manager:
         charged = charge(self._graph, held, rows)
         for id, flow in self._flows.items():
             flow.calibrate(_SLACK * charged[id], rows[id])
-        self._fixed = max(0.0, _SLACK * (held.total - sum(charged.values())))
+        self._fixed = max(0.0, _SLACK * (held.own - sum(charged.values())))
 
     # ------------------------------------------------------------------------------------------- deciding
 
@@ -191,10 +191,10 @@ class Manager:
 
     def _hold(self) -> None:
         """When all else fails, give all spare room back; and then do as the policy says."""
-        held = account(self._graph).total
+        held = account(self._graph).own
         if held > self.budget:
             self._release(at_once=True)
-            held = account(self._graph).total
+            held = account(self._graph).own
         if held > self.budget and self.policy == "spill":
             self._spill(int(held - _TARGET * self.budget))
         elif held > self.budget:

@@ -123,11 +123,15 @@ class Changes:
         """Whether looking for dead contents would be paid for by the changes since the last look."""
         return self._work > len(self.contents) + len(self.ends) + _PATIENCE
 
-    def forget(self, live: Mask | None = None) -> Mask | None:
-        """If contents neither pending nor live are the greater part, drop them and say which were kept."""
+    def forget(self, live: Mask | None = None, *, at_once: bool = False) -> Mask | None:
+        """If contents neither pending nor live are the greater part, drop them and say which were kept.
+
+        `at_once`: even if they are an eighth only.
+        """
         self._work = 0
         keep = self.pending() if live is None else self.pending() | live
-        if 2 * int(np.count_nonzero(keep)) > len(keep) or len(keep) == 0:
+        most = len(keep) * 7 // 8 if at_once else len(keep) // 2
+        if int(np.count_nonzero(keep)) > most or len(keep) == 0:
             return None
         self.drop(keep)
         return keep

@@ -44,10 +44,10 @@ class Multiplicities:
         live: Mask = np.logical_or.reduce([self.table[name] != 0 for name in self._names])
         return live
 
-    def forget(self, changes: Changes) -> None:
-        """Now and then, drop what is neither live nor pending."""
-        if changes.is_due_to_forget():
-            kept = changes.forget(self.live(len(changes.contents)))
+    def forget(self, changes: Changes, *, at_once: bool = False) -> None:
+        """Now and then, or at once, drop what is neither live nor pending."""
+        if at_once or changes.is_due_to_forget():
+            kept = changes.forget(self.live(len(changes.contents)), at_once=at_once)
             if kept is not None:
                 self.table.keep(kept)
 
@@ -88,6 +88,10 @@ class Counted(Waiting):
         out = self._step(change) if len(change) else None
         self.counts.forget(self.changes)
         return out
+
+    def release(self) -> None:
+        self.counts.forget(self.changes, at_once=True)
+        super().release()
 
     def _step(self, change: Change) -> Batch | None:
         history = self.counts.advance(change)

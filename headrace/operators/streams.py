@@ -46,6 +46,10 @@ class NetStream(Waiting):
             self.changes.forget()
         return out
 
+    def release(self) -> None:
+        self.changes.forget(at_once=True)
+        super().release()
+
     def spill(self, bytes: int) -> int:
         before = self.state_bytes()
         assert self.changes.far is not None

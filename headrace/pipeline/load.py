@@ -16,6 +16,7 @@ import pydantic_core
 from headrace.connectors.tables import read_table
 from headrace.errors import HeadraceError, PipelineError
 from headrace.graph.admission import Rules
+from headrace.memory.budget import budget_bytes
 from headrace.pipeline.durations import ticks
 from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
@@ -288,8 +289,11 @@ class _Reader:
 
     def _warn(self, pipeline: Pipeline) -> None:
         spec = pipeline.spec
-        if spec.memory.budget is not None:
-            self.warnings.append("[memory] budget is not held to yet: this version has no memory manager")
+        budget = spec.memory.budget
+        if budget is not None:
+            self._at(("memory", "budget"), lambda: budget_bytes(budget))
+        elif spec.memory.model_fields_set:
+            self.warnings.append("[memory] has no budget: nothing is held to")
         for name in pipeline.streams.keys() - pipeline.read.keys():
             self.warnings.append(f"no query reads stream {name!r}: it is not read at all")
         if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":

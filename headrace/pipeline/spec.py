@@ -299,9 +299,11 @@ class QuerySpec(Table):
 
 
 class MemoryTable(Table):
-    """`[memory]`."""
+    """`[memory]`: what state may take, what to do if the least windows need more, and where state spills."""
 
     budget: str | int | None = None
+    policy: Literal["fail", "spill"] = "fail"
+    spill: str | None = None
 
 
 class FileSpec(Table):

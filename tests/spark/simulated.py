@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -136,6 +136,7 @@ def on_spark(
     cluster: Cluster,
     outlet: Outlet | None = None,
     ends: bool = False,
+    budget: int | None = None,
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch."""
     outcome = Outcome()
@@ -148,6 +149,7 @@ def on_spark(
         outlet,
         tables={name: to_ipc(rows) for name, rows in tables.items()},
     )
+    chain = [replace(host, budget=budget) for host in chain]
     for number, (now, arrived) in enumerate(batches, start=1):
         if cluster.rng.random() < 0.1:
             cluster.restart()

@@ -17,10 +17,10 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import AggregateCall, RStream, Select, SlidingAggregate, Source
+from headrace.plan.nodes import AggregateCall, DStream, RStream, Select, SlidingAggregate, Source, Window
 from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import sources_of
-from headrace.plan.windows import Sliding
+from headrace.plan.windows import Range, Sliding
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.topology import hosts
@@ -162,3 +162,25 @@ def test_late_rows_come_to_open_sessions_on_every_shard(data: st.DataObject) -> 
     assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
     if below is SOURCE:
         assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))
+
+
+def test_budgets_of_shards_are_held_and_retries_meet_the_same_windows() -> None:
+    """The choices of a shard live in its snapshots: a task that is made again answers as it did before."""
+    schema = pa.schema([("k", pa.int64())])
+    plan = DStream(Window(Source("a", schema), Range(4000, 20)))
+    inputs = Inputs(promises={"a": TimerPromise(0)}, rules={"a": Rules(disordered=False)})
+    rng, batches = np.random.default_rng(1), []
+    for begin in range(0, 12_000, 500):
+        rows = 2000 if 4000 <= begin < 8000 else 100
+        times = np.sort(rng.integers(begin, begin + 500, rows))
+        data = pa.RecordBatch.from_arrays([pa.array(rng.integers(0, 10**9, rows))], schema=schema)
+        batches.append((begin + 499, {"a": (data, times)}))
+
+    def run(mishaps: float, budget: int | None) -> list[tuple[Any, ...]]:
+        cluster = Cluster(random.Random(1), mishaps=mishaps)
+        spread = on_spark(plan, inputs, batches, {}, 2, cluster, ends=True, budget=budget)
+        return spread.sorted()[0]
+
+    steady, shaken = run(0.0, 400_000), run(0.5, 400_000)
+    assert steady == shaken
+    assert steady != run(0.0, None), "windows did change"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from headrace.connectors.live import LiveLines, StandardInput, TcpClient, TcpSer
 from headrace.connectors.nexmark import Laws, NexmarkGenerator
 from headrace.connectors.nexmark.source import NexmarkSource
 from headrace.connectors.poisson import PoissonSource
+from headrace.connectors.shelf import DirectoryShelf
 from headrace.connectors.sinks import WRITERS, FileSink, NoSink, PartsSink, StandardOutput
 from headrace.connectors.spool import Spool
 from headrace.errors import PipelineError
@@ -284,3 +286,13 @@ FEEDS: Final[dict[str, Callable[[Opening, list[Inflow]], Feed]]] = {
     "event": lambda opening, inflows: EventFeed(inflows),
     "arrival": lambda opening, inflows: ArrivalFeed(inflows),
 }
+
+
+def shelf_of(pipeline: Pipeline) -> DirectoryShelf | None:
+    """Where state spills, if it may: where the file says, else beside the checkpoint."""
+    memory, checkpoint = pipeline.spec.memory, pipeline.spec.pipeline.checkpoint
+    if memory.budget is None or memory.policy != "spill":
+        return None
+    if memory.spill is not None:
+        return DirectoryShelf(pipeline.path(memory.spill))
+    return DirectoryShelf(pipeline.path(checkpoint) / "spill" if checkpoint else Path(tempfile.gettempdir()))

@@ -52,10 +52,22 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Quality:
+    """A window or granularity that may change: its bounds, its value now, how often it has changed."""
+
+    what: str
+    least: int
+    most: int
+    value: int
+    changes: int
+
+
+@dataclass(frozen=True)
 class Progress:
     """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks.
 
     `state_bytes` is what operators hold (`operators`: each of them), `bytes` that and rows on their way.
+    `quality` is that of the windows and granularities that may change.
     """
 
     pipeline: str
@@ -69,6 +81,8 @@ class Progress:
     state_bytes: int
     bytes: int
     operators: dict[str, int]
+    budget: int | None
+    quality: dict[str, Quality]
     checkpoints: int
     checkpoint_bytes: int
     messages: tuple[str, ...] = field(default=())
@@ -124,6 +138,8 @@ def measure(
         metrics.state_bytes,
         metrics.bytes,
         held,
+        None if engine.manager is None else engine.manager.budget,
+        {s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1) for s in engine.settings()},
         checkpoints,
         checkpoint_bytes,
         messages,

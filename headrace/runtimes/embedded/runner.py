@@ -13,7 +13,7 @@ from headrace.engine import Engine
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.runtimes.embedded.feeds import Feed, Step
-from headrace.runtimes.embedded.opening import Opening
+from headrace.runtimes.embedded.opening import Opening, shelf_of
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.runtimes.embedded.progress import Progress, measure
 from headrace.runtimes.embedded.record import Recorder
@@ -148,13 +148,17 @@ class Runner:
 
     def build_engine(self) -> Engine:
         """An engine with the pipeline's streams and queries and nothing in it."""
-        engine = Engine(strategy=self.pipeline.spec.pipeline.strategy, now=-FARTHEST)
+        engine = Engine(
+            strategy=self.pipeline.spec.pipeline.strategy, now=-FARTHEST, shelf=shelf_of(self.pipeline)
+        )
         heartbeats = self.pipeline.heartbeats()
         streams = self.pipeline.read.values()
         if heartbeats is not None:
             engine.manage(heartbeats, {s.definition.source: s.rules for s in streams if s.external})
         for query in self.pipeline.queries:
             engine.add(query.name, query.query)
+        memory = self.pipeline.spec.memory
+        engine.budget(memory.budget, policy=memory.policy)
         return engine
 
     def _newest(self) -> Checkpoint | None:

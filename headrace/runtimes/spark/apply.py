@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
+from headrace.memory.budget import budget_bytes
 from headrace.plan.native import Native, native_parts
 from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import Forward, Outlet, is_flat
@@ -47,6 +48,7 @@ TICKS_IN = "__headrace_ticks"
 MICROS = 1_000_000
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_EXECUTOR = "spark.executor.memory"
 _OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
 
 
@@ -63,6 +65,7 @@ class Options:
     native: bool = True
     ending: DataFrame | None = None
     per_second: int | None = None
+    memory: int | str | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -120,6 +123,7 @@ def answers(
     kinds: frozenset[str] = KINDS,
     native: bool = True,
     ending: DataFrame | None = None,
+    memory: int | str | None = None,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -134,7 +138,9 @@ def answers(
     name, for names that are no keywords. `kinds` of answers, of which rows are wanted; of others only their
     number is told. `native`: selections and projections before and after the engine are Spark's own; not
     where late or rejected rows are wanted, for these are told as they came. `ending`: a streaming DataFrame
-    whose first row ends all streams: what came until then is complete, and all of it comes out.
+    whose first row ends all streams: what came until then is complete, and all of it comes out. `memory`:
+    what each shard may hold, in bytes, as '64 MB' or as a share of an executor's memory ('10 %'): windows
+    with bounds change to fit into it.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -142,7 +148,7 @@ def answers(
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
     options = Options(
-        said, timer, shards, time_column, arrival, kinds, native, ending, query.ticks_per_second
+        said, timer, shards, time_column, arrival, kinds, native, ending, query.ticks_per_second, memory
     )
     parts = _parts(query, options)
     together = _together(query, parts, {**(streams or {}), **more}, options)
@@ -165,8 +171,9 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
+    budget = None if options.memory is None else budget_bytes(options.memory, lambda: _executor_bytes(spark))
     below: DataFrame | None = None
-    for host in chain:
+    for host in (replace(each, budget=budget) for each in chain):
         below = _hosted(spark, query, parts, matched, host, below, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources])
@@ -209,6 +216,13 @@ def _fanned(rows: DataFrame, stream: StreamSpec, names: list[int], options: Opti
     """A stream in packages; the clock, where the fan needs none, costs a column of these and not of rows."""
     packages = rows.mapInArrow(Fan(stream, names), PACKED_DDL)
     return packages.withColumn("now", _now(packages, options)) if stream.clockless else packages
+
+
+def _executor_bytes(spark: SparkSession) -> int:
+    """The memory that Spark gives to an executor; what Python takes comes on top of it."""
+    written = (spark.conf.get(_EXECUTOR, None) or "1g").strip().upper().removesuffix("B")
+    size = written[:-1] + " " + written[-1] + "iB" if written[-1] in "KMGT" else written
+    return budget_bytes(size)
 
 
 def _partitions(spark: SparkSession, options: Options) -> int:

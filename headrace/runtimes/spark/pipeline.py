@@ -115,6 +115,7 @@ class Runner:
             query.query,
             streams={name: frames.of(name) for name in query.streams},
             inputs=self._inputs(query),
+            memory=self.pipeline.spec.memory.budget,
             timer=None if frames.bounded or frames.replays else "1 second",
             time_column=query.spec.sink.time,
             arrival=ARRIVAL if frames.replays else None,

@@ -32,7 +32,7 @@ class HostSpec:
     """What a host runs: a plan over `streams`, which come by fans, and `inlets`, from the host below.
 
     Streams are numbered as the packages number them, inlets (one for each shard below) after them. `names`
-    are the shards; `id` names the host in the workers' caches.
+    are the shards; `id` names the host in the workers' caches. `budget` is what a shard may hold, in bytes.
     """
 
     id: str
@@ -43,6 +43,7 @@ class HostSpec:
     inlets: tuple[str, ...] = ()
     outlet: Outlet = field(default_factory=Outlet)
     tables: Mapping[str, bytes] = field(default_factory=dict)
+    budget: int | None = None
 
     @cached_property
     def layout(self) -> str:
@@ -55,6 +56,7 @@ class HostSpec:
         engine = Engine()
         self.inputs.install(engine, [stream.source for stream in self.streams])
         engine.add(QUERY, self.plan)
+        engine.budget(self.budget, measure_at_snapshots=True)
         return engine
 
     def begin(self) -> Engine:
