@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from experiments.arrivals import poisson
+from experiments.arrivals import Instants, poisson
 from experiments.result import WARM_UP, Conditions, Experiment, Line, Measure, Panel, Result
-from experiments.unions import DEMAND, DEMAND_IN_BAND, FAST, LATENT, NO_ETS, SLOW, Way, injected, run_union
+from experiments.simulation import Simulation, run_together
+from experiments.unions import (
+    DEMAND,
+    DEMAND_IN_BAND,
+    FAST,
+    LATENT,
+    NO_ETS,
+    SLOW,
+    Way,
+    engine_for,
+    injected,
+    run_union,
+)
 
 RATES = (0.1, 1.0, 10.0, 100.0, 1_000.0)
 
 
+def streams(seconds: float) -> dict[str, Instants]:
+    """Poisson, 50 and 0.05 rows a second."""
+    return {FAST: poisson(50.0, seconds, seed=1), SLOW: poisson(0.05, seconds, seed=2)}
+
+
 def mean_latency(way: Way, seconds: float, conditions: Conditions) -> float:
-    """Average milliseconds from arrival to answer, at 50 and 0.05 rows a second."""
-    arrivals = {FAST: poisson(50.0, seconds, seed=1), SLOW: poisson(0.05, seconds, seed=2)}
-    return run_union(way, arrivals, conditions).mean_ms
+    """Average milliseconds from arrival to answer."""
+    return run_union(way, streams(seconds), conditions).mean_ms
 
 
 def periodic_seconds(rate: float, conditions: Conditions) -> float:
     """Long enough for 60 ETS and for thousands of rows; frequent ETS need not run for hours."""
     least = conditions.of(2.0, 60.0, 600.0)
-    return min(conditions.seconds(20.0, 1_000.0, 10_000.0), max(60.0 / rate, least))
+    return min(conditions.seconds(12.0, 1_000.0, 10_000.0), max(60.0 / rate, least))
 
 
 def run(conditions: Conditions) -> Result:
     """A, B, C and D over the same Poisson arrivals."""
-    long = conditions.seconds(60.0, 1_000.0, 10_000.0)
+    long = conditions.seconds(20.0, 1_000.0, 10_000.0)
     short = conditions.seconds(5.0, 200.0, 2_000.0)
     for way in (NO_ETS, DEMAND, DEMAND_IN_BAND, LATENT):
         mean_latency(way, 2.0, WARM_UP)
     none = mean_latency(NO_ETS, long, conditions)
     line_b = [mean_latency(injected(r), periodic_seconds(r, conditions), conditions) for r in RATES]
-    demand, in_band, latent = (
-        mean_latency(way, short, conditions) for way in (DEMAND, DEMAND_IN_BAND, LATENT)
-    )
+    close = [
+        Simulation(engine_for(way), streams(short), conditions) for way in (DEMAND, DEMAND_IN_BAND, LATENT)
+    ]
+    demand, in_band, latent = (trace.mean_ms for trace in run_together(close))
     lines = [
         Line(NO_ETS.label, RATES, [none] * len(RATES), "flat"),
         Line("B: periodic ETS", RATES, line_b),

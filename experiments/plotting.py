@@ -65,6 +65,9 @@ def _panel(axis: Any, panel: Panel) -> None:
     axis.set_ylabel(panel.y_label)
     axis.set_xscale(panel.x_scale)
     axis.set_yscale(panel.y_scale)
+    for scale, of in ((panel.x_scale, axis.xaxis), (panel.y_scale, axis.yaxis)):
+        if scale == "log":
+            _plain_ticks(of)
     bars = sum(line.style == "bars" for line in panel.lines)
     nth_bar, nth_flat = count(), count()
     for number, line in enumerate(panel.lines):
@@ -83,6 +86,14 @@ def _panel(axis: Any, panel: Panel) -> None:
         axis.legend()
 
 
+def _plain_ticks(axis: Any) -> None:
+    """100 rather than 10², and names for the ticks between where an axis spans little."""
+    from matplotlib.ticker import LogFormatter
+
+    axis.set_major_formatter(LogFormatter(labelOnlyBase=True))
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.6, 0.6)))
+
+
 def _curve(axis: Any, line: Line, number: int, nth_flat: Any) -> None:
     style = {"marker": MARKERS[number % len(MARKERS)], **STYLES[line.style]}
     if line.style == "flat":
@@ -94,5 +105,9 @@ def _bars(axis: Any, line: Line, nth: int, of: int, colour: str) -> None:
     width = 0.8 / of
     places = [x + width * (nth - (of - 1) / 2) for x in line.x]
     drawn = axis.bar(places, line.y, width * 0.92, label=line.label, color=colour)
-    axis.bar_label(drawn, fmt="%.3g", padding=2, fontsize=8)
+    axis.bar_label(drawn, fmt=_short, padding=2, fontsize=8)
     axis.margins(y=0.15)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,8 +1,9 @@
 """The real engine on a simulated clock: time passes by the CPU time its steps take, and gaps are skipped.
 
-Rows arrive at given instants, also while an operator runs: what is due is pushed after the step. The clock
-counts nanoseconds, which are the ticks of the streams. Every row carries the instant at which it arrived, so
-the latency of an answer is the instant at which the last operator gave it minus that.
+Rows arrive at given instants, also while an operator runs: what is due is pushed after the step. The engine
+is told the time as its runtimes tell it, when rows or a tick of its timer come, and not while it runs. The
+clock counts nanoseconds, which are the ticks of the streams. Every row carries the instant at which it
+arrived; the latency of an answer is the instant at which the last operator gave it minus that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +28,8 @@ from headrace.graph.node import Node
 from headrace.time.timestamp import MAX_TIME
 
 ARRIVED = "arrived"
+Gauge = Callable[[Engine], int]
+Feed = Callable[[Engine, str, int], None]
 SCHEMA = pa.schema([("v", pa.int64()), (ARRIVED, pa.int64())])
 
 
@@ -112,39 +116,48 @@ def clock_for(conditions: Conditions) -> Clock:
 
 @dataclass
 class Watch:
-    """How long an operator idle-waits: holds rows and cannot go on. Ends when it is run and can."""
+    """How long an operator is blocked: from a run after which it holds rows and cannot go on until it can."""
 
     node: Node
-    waited: int = 0
+    blocked: int = 0
     _since: int | None = None
 
-    def look(self, now: int) -> None:
-        """The state of the operator after a step, or before it runs."""
-        waits = not self.node.operator.more and any(r.rows for r in self.node.operator.inputs)
-        if waits and self._since is None:
-            self._since = now
-        elif not waits:
+    def before(self, now: int) -> None:
+        """The operator is about to run."""
+        if self._since is not None and self.node.operator.more:
             self.stop(now)
+
+    def after(self, now: int) -> None:
+        """The operator has run."""
+        operator = self.node.operator
+        if self._since is None and not operator.more and any(r.rows for r in operator.inputs):
+            self._since = now
 
     def stop(self, now: int) -> None:
         """Close a wait that is open."""
         if self._since is not None:
-            self.waited += now - self._since
+            self.blocked += now - self._since
             self._since = None
 
 
 @dataclass
 class Trace:
-    """What a run showed: for each answer its instant and its row's arrival, waiting, queues and work."""
+    """What a run showed: for each answer its instant and its row's arrival, waiting, queues and work.
+
+    `waited` is the engine's own account of the watched operator (`Engine.metrics`): it holds rows and
+    nothing is left to run. `blocked` also counts the work that is done to make it go on.
+    """
 
     given: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    released: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    values: list[npt.NDArray[np.int64]] = field(default_factory=list)
     arrived: list[npt.NDArray[np.int64]] = field(default_factory=list)
     peak: int = 0
     ended: int = 0
     waited: int = 0
-    steps: int = 0
-    step_ns: int = 0
-    answers: list[Batch] = field(default_factory=list)
+    blocked: int = 0
+    rows: int = 0
+    busy: int = 0
 
     @property
     def latency_ms(self) -> npt.NDArray[np.float64]:
@@ -159,9 +172,19 @@ class Trace:
         return float(self.latency_ms.mean()) if self.given else float("nan")
 
     @property
+    def release_ms(self) -> float:
+        """Average time from the arrival that made an answer provable to the answer."""
+        return float(np.concatenate(self.released).mean()) / 1e6 if self.released else float("nan")
+
+    @property
     def instants(self) -> npt.NDArray[np.int64]:
         """When each answer was given."""
         return np.concatenate(self.given) if self.given else np.zeros(0, np.int64)
+
+    @property
+    def value(self) -> npt.NDArray[np.int64]:
+        """The column `v` of each answer."""
+        return np.concatenate(self.values) if self.values else np.zeros(0, np.int64)
 
     @property
     def waiting_share(self) -> float:
@@ -169,13 +192,29 @@ class Trace:
         return self.waited / self.ended if self.ended else 0.0
 
     @property
-    def mean_step_ns(self) -> float:
-        """The cost of one step of an operator."""
-        return self.step_ns / self.steps if self.steps else 0.0
+    def blocked_share(self) -> float:
+        """The same, counting the scheduler's and the source's work as waiting."""
+        return self.blocked / self.ended if self.ended else 0.0
+
+    @property
+    def row_ms(self) -> float:
+        """Milliseconds of work per row that came in."""
+        return self.busy / self.rows / 1e6
+
+
+def held_items(engine: Engine) -> int:
+    """Rows and punctuations in all buffers but those of the sinks."""
+    return engine.metrics().held_items
 
 
 class Simulation:
-    """An engine, its streams' arrivals, and a clock. `measure_queues` counts what all buffers hold."""
+    """An engine, its streams' arrivals, and a clock.
+
+    `gauge` is read after each arrival, before and after it is worked off, and after `every_step`; its peak is
+    kept. `feed` puts a row of a stream into the
+    engine, by its number in the stream; without it, rows of `SCHEMA` are pushed. `wrappers`: rows are put
+    into the buffers of their sources by another process, as in Stream Mill, at no cost to the engine.
+    """
 
     def __init__(
         self,
@@ -184,20 +223,24 @@ class Simulation:
         conditions: Conditions,
         *,
         watch: Node | None = None,
-        measure_queues: bool = False,
-        keep_answers: bool = False,
+        gauge: Gauge | None = None,
+        every_step: bool = True,
+        feed: Feed | None = None,
+        wrappers: bool = False,
         seed: int = 7,
     ) -> None:
         self.engine = engine
         self.clock = clock_for(conditions)
         self.trace = Trace()
         self._watch = None if watch is None else Watch(watch)
-        self._measure_queues = measure_queues
-        self._keep = keep_answers
+        self._gauge = gauge
+        self._every_step = every_step
+        self._wrappers = wrappers
         self._names = list(arrivals)
         self._instants, self._streams = _timeline(list(arrivals.values()))
-        self._rows = _rows(self._instants, np.random.default_rng(seed))
-        self._next = 0
+        self._feed = feed or _rows(arrivals, np.random.default_rng(seed))
+        self._fed = dict.fromkeys(arrivals, 0)
+        self._next, self._began = 0, 0
         interval = min((s.policy.interval for s in engine.graph.sources.values()), default=MAX_TIME)
         self._interval, self._next_tick = interval, interval
         self._sinks = [(s.arc, s.arc.reader()) for s in engine.graph.sinks.values()]
@@ -207,90 +250,111 @@ class Simulation:
     def run(self) -> Trace:
         """Until the last row has arrived and all that can be answered is."""
         with _no_collection():
-            self.clock.skip_to(0)
-            while self._next < len(self._instants):
-                self.clock.skip_to(min(int(self._instants[self._next]), self._next_tick))
-                self._settle()
-                self._due()
-                self.engine.drain()
-                self.clock.charge()
+            for _ in self.events():
+                pass
+        return self.end()
+
+    def events(self) -> Iterator[None]:
+        """One arrival or tick after the other, with all that it sets off."""
+        while self._next < len(self._instants):
+            self.clock.skip_to(min(int(self._instants[self._next]), self._next_tick))
+            began = self._began = self.clock.now
+            self._due()
+            if self.engine.level == "memory":  # whose labels follow what was measured, at each advance
+                self.engine.advance(self.engine.now)
+            self.engine.drain()
+            self.clock.charge()
+            self.trace.busy += self.clock.now - began
+            self._count()
+            yield
+
+    def end(self) -> Trace:
+        """What the run showed."""
         trace = self.trace
-        trace.ended = self.clock.now
+        trace.ended, trace.rows = self.clock.now, len(self._instants)
         if self._watch is not None:
             self._watch.stop(trace.ended)
-            trace.waited = self._watch.waited
+            trace.blocked = self._watch.blocked
+            trace.waited = self.engine.metrics().nodes[self._watch.node.name].waited
         return trace
 
     def _timed(self, node: Node) -> Callable[[int], int]:
         execute = node.operator.execute
         last = any(arc is node.operator.output for arc, _ in self._sinks)
+        watch = self._watch if self._watch is not None and self._watch.node is node else None
 
         def timed(limit: int) -> int:
             self.clock.charge()
-            self._before()
-            began = self.clock.now
+            if watch is not None:
+                watch.before(self.clock.now)
+                self.clock.excuse()
             taken = execute(limit)
             self.clock.charge(step=True)
-            self.trace.steps += 1
-            self.trace.step_ns += self.clock.now - began
-            self._after(last)
+            if watch is not None:
+                watch.after(self.clock.now)
+            if last:
+                self._take_answers()
+            if self._every_step:
+                self._count()
             self._due()
             return taken
 
         return timed
 
-    def _before(self) -> None:
-        if self._watch is not None:
-            self._watch.look(self.clock.now)
-        self._settle()
-
-    def _after(self, last: bool) -> None:
-        if last:
-            self._take_answers()
-        if self._watch is not None:
-            self._watch.look(self.clock.now)
-        self._count()
-        self._settle()
-
-    def _settle(self) -> None:
-        self.engine.now = max(self.engine.now, self.clock.now)
-        self.clock.excuse()
-
     def _count(self) -> None:
-        if self._measure_queues:
-            self.trace.peak = max(self.trace.peak, self.engine.metrics().held_items)
+        if self._gauge is not None:
+            self.trace.peak = max(self.trace.peak, self._gauge(self.engine))
 
     def _take_answers(self) -> None:
         for _, reader in self._sinks:
             while (item := reader.take(MAX_TIME)) is not None:
                 if isinstance(item, Batch):
                     self.trace.given.append(np.full(len(item), self.clock.now))
-                    self.trace.arrived.append(item.data.column(ARRIVED).to_numpy())
-                    if self._keep:
-                        self.trace.answers.append(item)
+                    self.trace.released.append(np.full(len(item), self.clock.now - self._began))
+                    self.trace.arrived.append(_arrived(item))
+                    self.trace.values.append(_values(item))
 
     def _due(self) -> None:
         """Push what has arrived by now, and let the sources make their periodic ETS."""
         while self._next < len(self._instants) and self._instants[self._next] <= self.clock.now:
-            row = self._rows.slice(self._next, 1)
             name = self._names[self._streams[self._next]]
             self._next += 1
-            self.engine.now += 1
+            self._tell_time()
             self.clock.excuse()
-            self.engine.push(name, row)
-            self.clock.charge()
+            self._feed(self.engine, name, self._fed[name])
+            if not self._wrappers:
+                self.clock.charge()
+            self._fed[name] += 1
             self._count()
-            self._settle()
         if self.clock.now >= self._next_tick:
             self._tick()
+        self.clock.excuse()
+
+    def _tell_time(self) -> None:
+        """Later than ever before, so that no two rows have the same time."""
+        self.engine.now = max(self.engine.now + 1, self.clock.now)
 
     def _tick(self) -> None:
+        self._tell_time()
+        self.clock.excuse()
         for source in self.engine.graph.sources.values():
             source.tick(self.engine.now)
         self.clock.charge()
         self._next_tick += self._interval
         self._count()
-        self._settle()
+
+
+def run_together(simulations: list[Simulation]) -> list[Trace]:
+    """Runs that are to be compared, event by event in turn, so that a noisy machine disturbs them alike.
+
+    In real time, which is the same for all, one after the other.
+    """
+    if any(isinstance(s.clock, WallClock) for s in simulations):
+        return [s.run() for s in simulations]
+    with _no_collection():
+        for _ in zip_longest(*(s.events() for s in simulations)):
+            pass
+    return [s.end() for s in simulations]
 
 
 def _timeline(arrivals: list[Instants]) -> tuple[Instants, npt.NDArray[np.int64]]:
@@ -300,9 +364,31 @@ def _timeline(arrivals: list[Instants]) -> tuple[Instants, npt.NDArray[np.int64]
     return instants[order], streams[order]
 
 
-def _rows(instants: Instants, rng: np.random.Generator) -> pa.RecordBatch:
-    values = rng.integers(0, 100, len(instants))
-    return pa.RecordBatch.from_arrays([pa.array(values), pa.array(instants)], schema=SCHEMA)
+def _rows(arrivals: Mapping[str, Instants], rng: np.random.Generator) -> Feed:
+    """Rows of `SCHEMA` with random values."""
+    made = {
+        name: pa.RecordBatch.from_arrays(
+            [pa.array(rng.integers(0, 100, len(instants))), pa.array(instants)], schema=SCHEMA
+        )
+        for name, instants in arrivals.items()
+    }
+
+    def feed(engine: Engine, stream: str, row: int) -> None:
+        engine.push(stream, made[stream].slice(row, 1))
+
+    return feed
+
+
+def _arrived(batch: Batch) -> Instants:
+    """When the newest row behind each answer arrived."""
+    names = [name for name in batch.data.schema.names if name.startswith(ARRIVED)]
+    newest: Instants = np.maximum.reduce([batch.data.column(name).to_numpy() for name in names])
+    return newest
+
+
+def _values(batch: Batch) -> Instants:
+    found: Instants = batch.data.column("v").to_numpy() if "v" in batch.data.schema.names else batch.start
+    return found
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""The experiments, in the order in which they are shown. A new one is a file and a line here."""
+"""The experiments, in the order in which they are shown. A new one is a file and a name here."""
 
 from __future__ import annotations
 
-from experiments import fig7
+from experiments import estimation, fig7, fig8, fig14, fig15, fig16, grouping, idle
 from experiments.result import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (fig7.EXPERIMENT,)}
+FILES = (fig7, idle, fig8, fig14, fig15, fig16, estimation, grouping)
+
+EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.arrivals import SECOND, Instants
 from experiments.result import Conditions
-from experiments.simulation import SCHEMA, Simulation, Trace
+from experiments.simulation import SCHEMA, Simulation, Trace, held_items
 from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.graph.node import Node
@@ -70,4 +70,5 @@ def run_union(
     """One run over these arrivals."""
     engine = engine_for(way, strategy)
     node = union_node(engine) if watch else None
-    return Simulation(engine, arrivals, conditions, watch=node, measure_queues=queues).run()
+    gauge = held_items if queues else None
+    return Simulation(engine, arrivals, conditions, watch=node, gauge=gauge).run()

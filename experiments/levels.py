@@ -1,0 +1,161 @@
+"""§7.3 of Srivastava & Widom: latency and peak memory of heartbeats per query, per operator, memory-aware."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from experiments.arrivals import SECOND, Instants, poisson
+from experiments.result import WARM_UP, Conditions, Experiment, Line, Measure, Panel, Result
+from experiments.simulation import ARRIVED, Feed, Simulation, Trace, run_together
+from headrace.engine import Engine
+from headrace.graph.admission import Rules
+from headrace.plan.nodes import IStream, Join, Plan, Source, Window
+from headrace.plan.windows import Range
+from headrace.time.bounds import Bounds
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.skew import SkewMatrix
+
+LEVELS = {"query": "query-level", "operator": "operator-level", "memory": "memory-aware"}
+SOURCES = [
+    Source(f"s{i}", pa.schema([(f"k{i}", pa.int64()), (f"{ARRIVED}{i}", pa.int64())])) for i in (1, 2, 3)
+]
+NAMES = [source.name for source in SOURCES]
+RATES = {"s1": 100.0, "s2": 100.0, "s3": 5.0}
+RANGE = SECOND // 4
+LAG = 2 * SECOND
+Curves = dict[str, list[float]]
+KEYS = (250, 50, 25, 10, 3)
+
+
+def figure_5() -> Plan:
+    """O1 joins S1 and S2, O2 joins what it makes with S3."""
+    s1, s2, s3 = (Window(source, Range(RANGE)) for source in SOURCES)
+    return IStream(Join(Join(s1, s2, ("k1",), ("k2",)), s3, ("k1",), ("k3",)))
+
+
+def engine_at(level: str) -> Engine:
+    """Each stream vouches for itself, and S3 comes two seconds later than the others."""
+    skew = SkewMatrix.of(NAMES, {(name, name): [(0, 1)] for name in NAMES})
+    engine = Engine()
+    rules = Rules(disordered=True, enforce="strict")
+    engine.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**15)), dict.fromkeys(SOURCES, rules))
+    engine.add("q", figure_5())
+    engine.set_level(level)
+    return engine
+
+
+def held_bytes(engine: Engine) -> int:
+    """Bytes of operators' state and of all buffers but the sink's."""
+    nodes, sinks = engine.graph.nodes, {id(s.arc) for s in engine.graph.sinks.values()}
+    arcs = [n.operator.output for n in nodes] + [s.arc for s in engine.graph.sources.values()]
+    return sum(n.operator.state_bytes() for n in nodes) + sum(a.bytes() for a in arcs if id(a) not in sinks)
+
+
+def rows_of(sent: dict[str, Instants], arrived: dict[str, Instants], keys: int) -> Feed:
+    """Rows with random keys out of so many; S3 is sparse, so O2 passes few rows."""
+    rng = np.random.default_rng(51)
+    made = {
+        source.name: pa.RecordBatch.from_arrays(
+            [pa.array(rng.integers(0, keys, len(sent[source.name]))), pa.array(arrived[source.name])],
+            schema=source.columns,
+        )
+        for source in SOURCES
+    }
+
+    def feed(engine: Engine, stream: str, row: int) -> None:
+        engine.push(stream, made[stream].slice(row, 1), sent[stream][row : row + 1])
+
+    return feed
+
+
+def compared(keys: int, seconds: float, conditions: Conditions) -> tuple[float, list[Trace]]:
+    """Rows that O1 makes of each it takes, and what each level shows, over the same arrivals."""
+    sent = {name: poisson(rate, seconds, seed=50 + i) for i, (name, rate) in enumerate(RATES.items())}
+    arrivals = {name: sent[name] + (LAG if name == "s3" else 0) for name in NAMES}
+    simulations = [
+        Simulation(
+            engine_at(level), arrivals, conditions, gauge=held_bytes, feed=rows_of(sent, arrivals, keys)
+        )
+        for level in LEVELS
+    ]
+    traces = run_together(simulations)
+    first = next(n for n in simulations[1].engine.graph.nodes if type(n.plan) is Join)
+    return first.operator.rows_out / first.rows_in, traces
+
+
+def run(conditions: Conditions) -> Result:
+    """From an O1 that passes one row in ten to one that makes eight of each."""
+    seconds = conditions.seconds(3.0, 6.0, 60.0)
+    keys = conditions.of((250, 3), KEYS, KEYS)
+    compared(10, 3.0, WARM_UP)
+    found = [compared(k, seconds, conditions) for k in keys]
+    made = [ratio for ratio, _ in found]
+    latency = {level: [traces[i].release_ms for _, traces in found] for i, level in enumerate(LEVELS)}
+    memory = {level: [traces[i].peak / 1024 for _, traces in found] for i, level in enumerate(LEVELS)}
+    x = "Rows that O1 makes of each row it takes"
+    panels = [
+        Panel(title, x, y, [Line(LEVELS[level], made, values[level]) for level in LEVELS], "log", "log")
+        for title, y, values in (
+            ("(a) latency", "From the last proof to the answer (ms)", latency),
+            ("(b) memory", "Peak memory (KiB)", memory),
+        )
+    ]
+    few, many = 0, len(keys) - 1
+    return Result(
+        [
+            *_rows("selective", few, latency, memory),
+            *_rows("proliferative", many, latency, memory),
+            Measure(
+                "levels.operator_over_query_latency",
+                latency["operator"][many] / latency["query"][many],
+                "×",
+                ceiling=1.0,
+                paper="lower",
+            ),
+            Measure(
+                "levels.operator_over_query_memory",
+                memory["operator"][many] / memory["query"][many],
+                "×",
+                floor=1.2,
+                paper="higher",
+            ),
+            Measure(
+                "levels.memory_aware_over_query_memory",
+                max(memory["memory"][i] / memory["query"][i] for i in range(len(keys))),
+                "×",
+                ceiling=1.1,
+                paper="not higher",
+            ),
+        ],
+        panels,
+        f"with {made[many]:.1f} rows made of one: "
+        + "; ".join(
+            f"{word} {latency[level][many]:.2f} ms, {memory[level][many]:,.0f} KiB"
+            for level, word in LEVELS.items()
+        ),
+    )
+
+
+def _rows(which: str, at: int, latency: Curves, memory: Curves) -> list[Measure]:
+    return [
+        measure
+        for level in LEVELS
+        for measure in (
+            Measure(f"levels.{which}.{level}_ms", latency[level][at], "ms"),
+            Measure(f"levels.{which}.{level}_kib", memory[level][at], "KiB"),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="levels",
+    figure="Srivastava & Widom, §7.3",
+    claim="operator-level heartbeats answer earlier than query-level ones, and hold more where an operator "
+    "makes more rows than it takes; memory-aware ones hold no more than query-level",
+    method="Figure 5: O1 joins two streams of 100 rows/s over 0.25 s, O2 joins that with one of 5 rows/s "
+    "which comes two seconds later; latency from the arrival that makes an answer provable (S3 catching up) "
+    "to the answer, on the simulated clock; memory is operators' state and buffers, read before and after "
+    "each arrival is worked off; all levels over the same arrivals, event by event in turn",
+    run=run,
+)
