@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_ROWS = nb.types.Array(nb.int64, 1, "C", readonly=True)
 
 
 @nb.njit(nb.void(_READ, _READ, nb.int64[::1]), cache=True)
@@ -14,11 +15,52 @@ def merge_order(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
 ) -> None:
     """Positions in `left` followed by `right` in order of value; equal values: left first."""
-    i, j, n = 0, 0, left.size
-    for k in range(order.size):
-        if j == right.size or (i < n and left[i] <= right[j]):
-            order[k] = i
-            i += 1
-        else:
-            order[k] = n + j
-            j += 1
+    i, j, k, n = 0, 0, 0, left.size
+    while i < n and j < right.size:  # no branch on the comparison: which side is next cannot be predicted
+        first = left[i] <= right[j]
+        order[k] = i if first else n + j
+        i += first
+        j += 1 - first
+        k += 1
+    while i < n:
+        order[k] = i
+        i, k = i + 1, k + 1
+    while j < right.size:
+        order[k] = n + j
+        j, k = j + 1, k + 1
+
+
+@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1]), cache=True)
+def merge_sides(
+    left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], sides: npt.NDArray[np.uint8]
+) -> None:
+    """Which side gives each row of both in order of value: 1 is `left`, and of equal values the first."""
+    i, j, k = 0, 0, 0
+    while i < left.size and j < right.size:
+        first = left[i] <= right[j]
+        sides[k] = first
+        i += first
+        j += 1 - first
+        k += 1
+    sides[k:] = i < left.size
+
+
+@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)
+def interleave(
+    left: npt.NDArray[np.int64],
+    right: npt.NDArray[np.int64],
+    sides: npt.NDArray[np.uint8],
+    out: npt.NDArray[np.int64],
+) -> None:
+    """The values of both, each side in its own order, taken from the side that `sides` names."""
+    i, j, k = 0, 0, 0
+    while i < left.size and j < right.size:
+        first = sides[k]
+        out[k] = left[i] if first else right[j]
+        i += first
+        j += 1 - first
+        k += 1
+    if i < left.size:
+        out[k:] = left[i:]
+    else:
+        out[k:] = right[j:]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 
-from headrace.flow.batch import Batch, concat
-from headrace.kernels.merge import merge_order
+from headrace.flow.batch import Batch
+from headrace.flow.interleave import merge
 from headrace.operators.contract import Operator, Waiting
 from headrace.plan.nodes import Union
 from headrace.schema import Schema
@@ -78,14 +77,3 @@ def conform(batch: Batch, schema: Schema) -> Batch:
     if batch.data.schema is schema or batch.data.schema.equals(schema):
         return batch
     return batch.with_data(pa.RecordBatch.from_arrays(batch.data.columns, schema=schema))
-
-
-def merge(left: Batch, right: Batch) -> Batch:
-    """Two batches in order of start as one; equal starts: `left` first."""
-    if left.last <= right.first:
-        return concat([left, right])
-    if right.last < left.first:
-        return concat([right, left])
-    order = np.empty(len(left) + len(right), np.int64)
-    merge_order(left.start, right.start, order)
-    return concat([left, right]).take(order)
