@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -73,14 +73,17 @@ def verdict(result: Result) -> str:
     return "ok" if "floor" in result or "ceiling" in result else ""
 
 
-def write(path: str | Path, results: Sequence[Result]) -> bool:
-    """Replace `path` by this run, print it as a table, and say whether every bound holds."""
+def write(path: str | Path, results: Sequence[Result], others: Mapping[str, str] | None = None) -> bool:
+    """Replace `path` by this run, print it as a table, and say whether every bound holds.
+
+    `others` are versions of packages that live in environments of their own.
+    """
     names = [result["name"] for result in results]
     if len(set(names)) != len(names):
         raise ValueError(f"a name is used twice in {path}: {sorted(names)}")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    run = {"machine": machine(), "versions": versions(), "results": list(results)}
+    run = {"machine": machine(), "versions": {**versions(), **(others or {})}, "results": list(results)}
     draft = path.with_name(path.name + ".draft")
     draft.write_text(json.dumps(run, indent=2) + "\n")
     draft.replace(path)
