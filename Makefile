@@ -10,10 +10,10 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak lint format bench experiments demo clean distclean
+.PHONY: help setup test soak lint format bench bench-peers bench-report experiments demo clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint, benchmarks and experiments need
 
@@ -55,6 +55,25 @@ bench: $(READY) ## Run every benchmark, then print each value beside its floor
 	$(PYTHON_IN_VENV) -m benchmarks.report || status=1; \
 	exit $$status
 
+# Each peer lives in a virtual environment of its own and is never a dependency of the package. One that does not
+# install is left out of the comparison, which says so.
+PEERS := bytewax pathway flink
+PEER_PACKAGES_bytewax := bytewax==0.21.1 pyarrow numpy
+PEER_PACKAGES_pathway := pathway==0.33.0 pyarrow numpy
+PEER_PACKAGES_flink := apache-flink==2.3.0
+
+.venvs/%/.installed: Makefile
+	@echo "Installing $* in .venvs/$* ..."
+	@scripts/ensure-venv .venvs/$*
+	@if .venvs/$*/bin/python -m pip install --disable-pip-version-check --no-input --quiet $(PEER_PACKAGES_$*); \
+		then touch $@; else rm -rf .venvs/$*; echo "$* does not install here: it is left out." >&2; fi
+
+bench-peers: $(READY) $(PEERS:%=.venvs/%/.installed) ## Measure Headrace beside Bytewax, Pathway, Spark and PyFlink
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
+
+bench-report: $(READY) ## Write docs/benchmarks.md and its pictures from what was measured last
+	@$(PYTHON_IN_VENV) -m benchmarks.page
+
 experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and experiments/README.md
 	@$(PYTHON_IN_VENV) -m experiments all
 
@@ -65,5 +84,5 @@ clean: ## Remove caches, builds and what was measured
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out experiments/out
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## Remove the virtual environment too
-	rm -rf $(VENV)
+distclean: clean ## Remove the virtual environments too
+	rm -rf $(VENV) .venvs

@@ -104,13 +104,19 @@ def table(results: Iterable[Result]) -> str:
 
 
 def _row(result: Result) -> tuple[str, str, str, str]:
-    floor = f"≥ {_number(result['floor'])}" if "floor" in result else ""
-    ceiling = f"≤ {_number(result['ceiling'])}" if "ceiling" in result else ""
-    value = f"{_number(result['value'])} {result['unit']}".rstrip()
-    return result["name"], value, f"{floor} {ceiling}".strip(), verdict(result)
+    value = f"{number(result['value'])} {result['unit']}".rstrip()
+    return result["name"], value, bound(result), verdict(result)
 
 
-def _number(value: float) -> str:
+def bound(result: Result) -> str:
+    """The floor and the ceiling, in signs."""
+    floor = f"≥ {number(result['floor'])}" if "floor" in result else ""
+    ceiling = f"≤ {number(result['ceiling'])}" if "ceiling" in result else ""
+    return f"{floor} {ceiling}".strip()
+
+
+def number(value: float) -> str:
+    """A number as people read it."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -158,6 +158,24 @@ def experiment(
 
 
 @app.command()
+@_saying
+def bench(
+    name: Annotated[str | None, typer.Argument(help="A benchmark; none lists them.")] = None,
+    queries: Annotated[list[str] | None, typer.Argument(help="nexmark: queries; else all.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="nexmark: embedded or spark.")] = None,
+    events: Annotated[int | None, typer.Option(help="nexmark: how many events.")] = None,
+) -> None:
+    """Measure: a benchmark of Headrace's source, each value beside its floor."""
+    from headrace.cli.bench import bench as measured
+    from headrace.cli.bench import listing
+
+    if name is None:
+        print(listing())
+    elif code := measured(name, runtime, events, queries or []):
+        raise typer.Exit(code)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Look at this machine: what is there, what is missing, what to install."""
     from headrace.cli.doctor import examine, told

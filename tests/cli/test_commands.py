@@ -196,3 +196,14 @@ def test_on_a_terminal_a_table_is_shown(tmp_path: Path) -> None:
     os.close(main)
     assert process.wait() == 0
     assert b"heartbeat" in shown
+
+
+def test_bench_lists_the_benchmarks_and_knows_what_they_take() -> None:
+    listed = headrace("bench").stdout
+    assert "nexmark    NEXMark: " in listed
+    assert "peers      Take the turns" in listed
+    unknown = headrace("bench", "nexmrk")
+    assert unknown.exit_code == 1
+    assert "HR-F053" in unknown.stderr
+    assert "there is nexmark" in unknown.stderr
+    assert "HR-F054" in headrace("bench", "engine", "--runtime", "spark").stderr

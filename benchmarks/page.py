@@ -1,0 +1,259 @@
+"""`make bench-report`: docs/benchmarks.md and its pictures, from the files in benchmarks/out.
+
+The same files give the same bytes. A benchmark without a file is named as not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import OUT, Result, bound, number, verdict
+
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURES = "images"
+
+ABOUT = {
+    "engine": ("The engine alone", "headrace bench engine"),
+    "time": ("Heartbeats and bounds", "headrace bench time"),
+    "planning": ("Planning", "headrace bench planning"),
+    "sequence": ("Sequences", "headrace bench sequence"),
+    "pipeline": ("Pipelines", "headrace bench pipeline"),
+    "spark": ("Headrace on Spark against Spark's own operators", "headrace bench spark"),
+    "nexmark": ("NEXMark, embedded", "headrace bench nexmark"),
+    "nexmark_spark": ("NEXMark on Spark", "headrace bench nexmark --runtime spark"),
+    "peers": ("Beside other systems", "make bench-peers"),
+}
+"""The files in the order of the page: a title, and the command that writes it."""
+
+TASKS = {
+    "union": "filter and union of two streams",
+    "tumbling": "count and sum by 1,000 keys, 10 s",
+    "sliding": "the same, 60 s each second",
+    "join": "two streams joined on a key in the same 10 s",
+    "silent": "count of two streams by key each second, one silent for 6 s",
+}
+SYSTEMS = ("headrace", "bytewax", "pathway", "spark", "flink")
+COLUMNS = {"rows_per_s": "rows/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "peak_mb": "peak MB"}
+
+HEAD = """# Benchmarks
+
+Written by `make bench-report` from the last run of each benchmark; do not edit. A number that must not fall
+below a floor, or rise above a ceiling, has it beside it. Numbers of different runs are not comparable where
+the machine was busy; ratios are taken in one run.
+"""
+
+PEERS = """The same machine, data and question, in one run; every answer is compared with what DuckDB
+computes offline before a number counts. A slow system gets a prefix of the data, and rates are per row. The
+best of several turns counts, and of one or two workers where the system offers them; Headrace has one.
+Latency is in real time at a rate that all sustain, from the arrival that makes an answer certain to the
+answer.
+
+How each is asked, and what it does not do (`benchmarks/peers/NAME_peer.py`):
+
+- **Headrace**, embedded: CQL, Arrow batches. The union is in order of time, and so are all answers. -
+**Bytewax**: batched sources, `merge`, `fold_window`, `join_window`. A merge is in no order. Windows are by
+key, each
+  with a clock of its own; there is no clock of a stream, so none waits for a silent one, and rows that come
+  later than `wait_for_system_duration` are late, whichever stream they are of. A joined window is answered
+  when it ends, and its latency counts from there. There is no join by distance in time.
+- **Pathway**: CSV read and written by its own connectors in static mode, which is its fastest; in real time
+a Python
+  connector, and windows answered exactly once. A union is in no order. A window ends when a row of any
+  stream lies past its end: a silent stream holds nothing back, and nothing ends the last window.
+- **Spark** Structured Streaming with its own operators, `local[2]`: a union is in no order; the watermark
+is the
+  least of all streams, so that a silent one holds all windows back. Its floor of 100 ms and more a micro-
+  batch is measured in its own file; it has no paced run here.
+- **PyFlink**: SQL on window table functions, in the JVM, parallelism 2, CSV files; the start of the job is
+in its
+  time. A union is in no order. A silent stream holds windows back until the idle timeout, if one is set. It
+  has no paced run here: its pip package has no source that Python can feed in real time but files.
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A file of results."""
+
+    name: str
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    results: list[Result]
+
+    def value(self, name: str) -> float | None:
+        """A number, if it was measured."""
+        return next((each["value"] for each in self.results if each["name"] == name), None)
+
+
+def measured(out: Path) -> dict[str, Measured]:
+    """All files, those of the table first."""
+    names = [*ABOUT, *sorted({path.stem for path in out.glob("*.json")} - set(ABOUT))]
+    paths = {name: out / f"{name}.json" for name in names}
+    found = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    return {
+        name: Measured(name, *(run[k] for k in ("machine", "versions", "results")))
+        for name, run in found.items()
+    }
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown, numbers to the right."""
+    first, *rest = list(head)
+    lines = [[first, *rest], ["---", *("---:" for _ in rest)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plain(file: Measured) -> str:
+    """Name, value and bound of each result."""
+    rows = [
+        (f"`{each['name']}`", f"{number(each['value'])} {each['unit']}".strip(), bound(each), verdict(each))
+        for each in file.results
+    ]
+    return table(("name", "value", "bound", ""), rows)
+
+
+def nexmark(files: dict[str, Measured]) -> str:
+    """A row for each query: events a second on both runtimes, and whether the rows were equal."""
+    both = {"embedded": files.get("nexmark"), "spark": files.get("nexmark_spark")}
+    names = {
+        each["name"].split(".")[1]
+        for runtime, file in both.items()
+        for each in (file.results if file else ())
+        if each["name"].startswith(f"{runtime}.q")
+    }
+
+    def row(query: str) -> list[str]:
+        values = [file and file.value(f"{kind}.{query}.events_per_s") for kind, file in both.items()]
+        equal = both["spark"] and both["spark"].value(f"spark.{query}.equal")
+        return [query, *map(shown, values), {None: "", 1.0: "yes"}.get(equal, "NO")]
+
+    rows = [row(query) for query in sorted(names, key=lambda name: int(name[1:]))]
+    return table(("query", "embedded, events/s of a core", "on Spark, events/s", "rows equal"), rows)
+
+
+def peers(file: Measured) -> str:
+    """A table for each task, then the ratios."""
+    parts = []
+    for task, meaning in TASKS.items():
+        rows = [
+            [system, *(shown(file.value(f"{task}.{system}.{column}")) for column in COLUMNS)]
+            for system in SYSTEMS
+            if any(file.value(f"{task}.{system}.{column}") is not None for column in COLUMNS)
+        ]
+        if rows:
+            parts.append(f"**{task}**: {meaning}\n\n{table(('', *COLUMNS.values()), rows)}")
+    ratios = [each for each in file.results if ".vs_" in each["name"] or "p99_vs" in each["name"]]
+    others = [each for each in file.results if each["name"].startswith("spark.")]
+    kept = Measured(file.name, file.machine, file.versions, ratios + [e for e in others if e not in ratios])
+    return "\n\n".join([*parts, "Headrace over each, and on Spark:", plain(kept)])
+
+
+def shown(value: float | None) -> str:
+    """A number, or nothing."""
+    return "" if value is None else number(value)
+
+
+# --- pictures ---------------------------------------------------------------------------------------------
+
+
+def bars(title: str, unit: str, groups: dict[str, dict[str, float]], into: Path) -> None:
+    """Bars side by side on a logarithmic axis: a group for each task, a bar for each system."""
+    import matplotlib
+
+    from experiments.plotting import COLOURS, SETTINGS
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    systems = [name for name in SYSTEMS if any(name in group for group in groups.values())]
+    width = 0.8 / len(systems)
+    with pyplot.rc_context(SETTINGS):
+        figure, axis = pyplot.subplots(figsize=(8.4, 3.8), layout="constrained")
+        for i, system in enumerate(systems):
+            at = [
+                n + (i - (len(systems) - 1) / 2) * width for n, g in enumerate(groups.values()) if system in g
+            ]
+            heights = [group[system] for group in groups.values() if system in group]
+            axis.bar(at, heights, width * 0.92, label=system, color=COLOURS[i])
+        axis.set_yscale("log")
+        axis.set_xticks(range(len(groups)), list(groups))
+        axis.set_ylabel(unit)
+        axis.set_title(title)
+        axis.grid(axis="x", visible=False)
+        axis.legend(ncols=len(systems), loc="upper center", bbox_to_anchor=(0.5, -0.08))
+        into.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(into, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+DRAWN = {
+    "rows_per_s": ("peers-rates.svg", "Rows a second, more is better", "rows/s"),
+    "p99_ms": ("peers-latency.svg", "Latency at a rate that all sustain, p99, less is better", "ms"),
+}
+
+
+def pictures(file: Measured, docs: Path) -> list[str]:
+    """Draw the peers; the lines that show the pictures."""
+    lines = []
+    for column, (name, title, unit) in DRAWN.items():
+        groups = {
+            task: {system: value for system in SYSTEMS if (value := file.value(f"{task}.{system}.{column}"))}
+            for task in TASKS
+        }
+        groups = {task: group for task, group in groups.items() if group}
+        if groups:
+            bars(title, unit, groups, docs / PICTURES / name)
+            lines.append(f"![{title}]({PICTURES}/{name})")
+    return lines
+
+
+# --- the page ---------------------------------------------------------------------------------------------
+
+
+def where(file: Measured) -> str:
+    """Machine and versions, in a line."""
+    told = file.machine
+    on = f"{told['cores']} cores of {told['processor']}, {told['memory_gib']} GiB, {told['system']}"
+    return f"On {on}; {', '.join(f'{name} {version}' for name, version in file.versions.items())}."
+
+
+def page(files: dict[str, Measured], docs: Path) -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name in dict.fromkeys([*reversed(ABOUT), *files]):
+        title, command = ABOUT.get(name, (name, f"headrace bench {name}"))
+        if name == "nexmark" and "nexmark_spark" in files:
+            continue
+        parts.append(f"## {title}\n\n`{command}`")
+        if name not in files:
+            parts[-1] += ": not measured here."
+            continue
+        file = files[name]
+        if name == "peers":
+            parts += [PEERS.strip(), *pictures(file, docs), peers(file), where(file)]
+        elif name.startswith("nexmark"):
+            rest = [each for each in file.results if ".q" not in each["name"]]
+            parts += [nexmark(files), *([plain(Measured(name, {}, {}, rest))] if rest else []), where(file)]
+        else:
+            parts += [plain(file), where(file)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def main(out: Path = OUT, docs: Path = DOCS) -> int:
+    """Write the page."""
+    path = docs / "benchmarks.md"
+    path.write_text(page(measured(out), docs))
+    print(f"{path}: written from {len(list(out.glob('*.json')))} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
