@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -14,13 +14,14 @@ from headrace.drawing.diagram import with_texts
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, resize, settings
+from headrace.engine.reordering import GAIN, Reordering, Reorderings
 from headrace.engine.snapshot import MEMORY, Snapshot, restore_graph, snapshot_graph
 from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
 from headrace.flow.batch import Batch
 from headrace.flow.shelf import Shelf
-from headrace.flow.state import Part
+from headrace.flow.state import Part, decode
 from headrace.graph.admission import Rules
 from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
 from headrace.graph.graph import Graph
@@ -87,6 +88,7 @@ class Engine:
         self._version = 0
         self.shelf = shelf
         self.manager: Manager | None = None
+        self._orders = Reorderings()
 
     def declare(
         self,
@@ -253,15 +255,21 @@ class Engine:
         """Execute until nothing can run and no source can help an operator that waits."""
         if self.manager is not None:
             self.manager.look()
+        self._run()
+        while self._orders.pending and self._orders.settle(self.graph):
+            self._rewire()
+            self._run()
+        account_waiting(self.graph.nodes, self.now)
+        if self.manager is not None:
+            self.manager.settle()
+
+    def _run(self) -> None:
         while True:
             node = self._ready()
             if node is not None:
                 self._executor.run(node)
             elif not self._demand():
                 break
-        account_waiting(self.graph.nodes, self.now)
-        if self.manager is not None:
-            self.manager.settle()
 
     def _catch_up(self) -> None:
         """Answer for all that was in force before the rows of this instant, which some of them are late for.
@@ -353,6 +361,21 @@ class Engine:
             _check_instant(at, "at")
         return resize(self._node(node), value, at)
 
+    def reoptimize(
+        self, query: str, order: Sequence[int] | None = None, *, gain: float = GAIN
+    ) -> Reordering | None:
+        """Join the relations of a query in the order that what they hold now makes cheapest, or in `order`.
+
+        Answers stay the same. None if there is no tree of three or more relations, if too little would be
+        gained, or if it cannot be done: others share the joins, or a punctuation has closed keys. The new
+        order takes over once all joins have answered up to one instant, which is at once if none lags.
+        """
+        self._sink(query)
+        self.run()
+        found = self._orders.decide(self.graph, query, order, gain)
+        self.run()
+        return None if found is None else self._orders.done.get(query, found)
+
     def spill(self, bytes: int) -> int:
         """Put about `bytes` of state on the shelf; returns how many left memory.
 
@@ -421,6 +444,7 @@ class Engine:
         arcs = self.arcs if self.propagation == "eqg" else []
         diagram = graph_diagram(self.graph, queries, arcs)
         sections = explained_sections(self.graph, queries, with_units(plan, ticks), self.show_table(), arcs)
+        sections += self._orders.explained(queries)
         return Explanation(with_texts(diagram, lambda text: with_units(text, ticks)), sections, format)
 
     def _repr_html_(self) -> str:
@@ -452,6 +476,7 @@ class Engine:
 
     def _extra(self) -> dict[str, Part]:
         parts: dict[str, Part] = {} if self.keeper is None else {"timekeeper": self.keeper}
+        parts |= {"orders": self._orders} if self._orders.log else {}
         return parts if self.manager is None else {**parts, MEMORY: self.manager}
 
     def restore(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
@@ -469,6 +494,10 @@ class Engine:
         chain = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
         _check_chain(chain, since)
         for snapshot in chain:
+            if "orders" in snapshot.chunks and self._orders.follow(
+                self.graph, decode(snapshot.chunks["orders"])
+            ):
+                self._rewire()
             restore_graph(self.graph, self._extra(), snapshot)
             self._version = snapshot.version
             self.now = snapshot.now

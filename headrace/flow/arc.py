@@ -45,6 +45,13 @@ class Arc:
         self._readers.remove(reader)
         self.trim()
 
+    def replace(self, old: Reader, new: Reader) -> None:
+        """Let a new cursor of this arc go on where an old one is, in its place."""
+        new.position, new.offset = old.position, old.offset
+        new.rows, new.punctuations = old.rows, old.punctuations
+        self._readers.remove(new)
+        self._readers[self._readers.index(old)] = new
+
     def append(self, batch: Batch) -> None:
         """Add rows at the tail; the heartbeat moves to just before the last of them."""
         rows = batch.start.size

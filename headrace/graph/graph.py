@@ -11,6 +11,7 @@ from headrace.graph.quality import Quality
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import TableNode
+from headrace.operators.contract import Operator
 from headrace.operators.table import build
 from headrace.plan.check import check
 from headrace.plan.latent import with_stamps
@@ -144,14 +145,53 @@ class Graph:
         operator = build(plan, self._now)
         operator.connect(arcs)
         operator.output.ordered = not is_disordered(plan, self._disorder())
-        node = Node(self._next_id, plan, operator, before)
-        self._next_id += 1
+        made[plan] = self.new_node(plan, operator, before)
+        return made[plan]
+
+    def new_node(
+        self, plan: Plan, operator: Operator, before: list[Node | SourceNode], id: int | None = None
+    ) -> Node:
+        """A node of an operator that is connected, under a new id or a given one."""
+        node = Node(self._next_id if id is None else id, plan, operator, before)
+        self._next_id = max(self._next_id, node.id + 1)
         for predecessor in dict.fromkeys(before):
             predecessor.successors.append(node)
         self.nodes.append(node)
-        made[plan] = node
-        alike.append(node)
+        self._home.setdefault(without_bounds(plan), []).append(node)
         return node
+
+    def forget(self, node: Node) -> None:
+        """A node is no longer part of the graph; whoever read for it reads no more."""
+        self.nodes.remove(node)
+        self._home[without_bounds(node.plan)].remove(node)
+        for before in dict.fromkeys(node.predecessors):
+            before.successors.remove(node)
+
+    def rename(self, node: Node, plan: Plan) -> None:
+        """A node has another plan from now on, one that means the same."""
+        self._home[without_bounds(node.plan)].remove(node)
+        node.plan = plan
+        self._home.setdefault(without_bounds(plan), []).append(node)
+
+    def set_plan(self, query: str, plan: Plan) -> None:
+        """A query has another plan from now on, one that means the same."""
+        self._roots[query] = plan
+
+    def nodes_of(self, query: str) -> list[Node]:
+        """The nodes that a query's rows come by, inputs first."""
+        arc = self.sinks[query].arc
+        queue = [node for node in self.nodes if node.operator.output is arc]
+        used: set[int] = set()
+        while queue:
+            node = queue.pop()
+            used.add(node.id)
+            queue += [each for each in node.predecessors if isinstance(each, Node) and each.id not in used]
+        return [node for node in self.nodes if node.id in used]
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """Says which instant is now."""
+        return self._now
 
     def _before(self, plan: Plan, made: dict[Plan, Node]) -> Node | SourceNode:
         return self._leaf(plan) if isinstance(plan, (Source, Table)) else self._node(plan, made)

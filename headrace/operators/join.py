@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,11 @@ class JoinOperator(Waiting):
         self._new: list[Batch | None] = [None, None]
         self._keys = (plan.left_keys, plan.right_keys)
         self._closed: tuple[set[tuple[Punctuation, Punctuation]], ...] = (set(), set())
+        self.hold = MAX_TIME
+        """The instant up to which it may answer: a tree of joins stops at one before its order changes."""
+
+    def reach(self) -> int:
+        return min(super().reach(), self.hold)
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._new[input] = batch
@@ -146,6 +152,23 @@ class JoinOperator(Waiting):
     def bytes_by_input(self) -> tuple[int, ...]:
         left, right = self._sides
         return left.own_bytes(), right.own_bytes()
+
+    @property
+    def has_closed(self) -> bool:
+        """Whether rows were forgotten because their key was closed, not because they are over."""
+        return any(side.closed for side in self._sides)
+
+    def held(self, input: int) -> Batch:
+        """The living rows of an input."""
+        return self._sides[input].held()
+
+    def prime(self, inputs: Sequence[Batch], frontier: int) -> Batch | None:
+        """Hold what another tree of joins held at `frontier`; returns the pairs, which it has answered."""
+        for input, batch in enumerate(inputs):
+            if len(batch):
+                self.ingest(input, batch)
+        self.frontier = self.promised = frontier
+        return self.answer(frontier)
 
     def state(self) -> dict[str, Part]:
         return {"left": self._sides[0], "right": self._sides[1]}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.flow.batch import Batch
+from headrace.flow.batch import Batch, sort_by_start
 from headrace.flow.keys import Words, encode_keys, equal_rows
 from headrace.flow.shelved import END, Piece, Shelved, ints
 from headrace.kernels.hashing import EMPTY
@@ -50,6 +50,13 @@ class JoinShelf(Shelved):
         words, ends, starts = (lines[:, i].copy() for i in (LINE_WORD, LINE_END, LINE_START))
         if len(words):
             self.put(words, ends, [pa.array(starts), *columns], [START, *self._schema.names])
+
+    def held(self) -> Iterator[Batch]:
+        """All living rows, piece by piece."""
+        for piece in self:
+            rows = piece.read().filter(pa.array(piece.alive()))
+            data = pa.RecordBatch.from_arrays(rows.columns[_OWN:], schema=self._schema)
+            yield sort_by_start(Batch(data, ints(rows, START), ints(rows, END)))
 
     def meet(self, new: Batch, words: Words) -> Iterator[tuple[Pairs, list[pa.Array]]]:
         """Every pair of a new row of the other side and a row here that share word and instant."""

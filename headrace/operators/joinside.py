@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.flow.batch import Batch
+from headrace.flow.batch import Batch, concat, sort_by_start
 from headrace.flow.columns import Buffer
 from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
 from headrace.flow.rows import RowStore
@@ -92,6 +92,7 @@ class JoinSide:
         self._killed: list[Ids] = []
         self._dead = 0
         self.shelved = JoinShelf(schema, self._keys)
+        self.closed = False
 
     @property
     def links(self) -> Lines:
@@ -230,6 +231,7 @@ class JoinSide:
 
         Constants for all key columns are looked up by key; other patterns cost a look at every row.
         """
+        self.closed = True
         if self.shelved:
             self.shelved.close(punctuation)
         names = [self.rows.schema.names[k] for k in self._keys]
@@ -262,6 +264,14 @@ class JoinSide:
     def _bury(self, ids: Ids) -> None:
         self.links[ids - self.rows.base, END] = MIN_TIME
         self._dead += len(ids)
+
+    def held(self) -> Batch:
+        """The living rows, those on the shelf too, in order of start."""
+        lines = self.links
+        alive = np.flatnonzero(lines[:, END] > MIN_TIME)
+        rows = self.rows.rows(alive + self.rows.base)
+        here = Batch(rows, lines[alive, START].copy(), lines[alive, END].copy())
+        return sort_by_start(concat([*self.shelved.held(), here]))
 
     # -------------------------------------------------------------------------------------------- spilling
 
@@ -320,11 +330,13 @@ class JoinSide:
         killed: list[Ids] = [] if chunk["reset"] else self._killed
         chunk["links"] = lines
         chunk["killed"] = np.concatenate(killed) if killed else np.empty(0, np.int64)
+        chunk["closed"] = self.closed
         self._killed = []
         return chunk | self.shelved.changes(full)
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         self.shelved.apply(chunk)
+        self.closed = chunk["closed"]
         if chunk["reset"]:
             self._links = Buffer(np.int64, 4)
         else:

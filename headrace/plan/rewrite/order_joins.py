@@ -48,6 +48,22 @@ def _ordered(plan: Plan, tree: Tree) -> Plan:
     return _Building(tree, leaves).built(order, plan.schema.names)
 
 
+def highest_tree(plan: Plan) -> Plan | None:
+    """The highest part of a plan that is a left-deep tree of more than two relations joined by keys."""
+    if isinstance(plan, (Join, Project)):
+        tree = taken_apart(plan)
+        if len(tree.leaves) > 2:
+            return plan if tree.chained else None
+    found = (highest_tree(each) for each in plan.inputs)
+    return next((each for each in found if each is not None), None)
+
+
+def in_order(plan: Plan, order: list[int]) -> Plan:
+    """A tree of joins with its leaves joined in another order; its columns come out as before."""
+    tree = taken_apart(plan)
+    return _Building(tree, list(tree.leaves)).built(order, plan.schema.names)
+
+
 def _is_good(tree: Tree, order: list[int]) -> bool:
     """A chain in this order; or a bushy tree, such as views make, in which keys connect everything."""
     return order == sorted(order) if tree.chained else not tree.crossed

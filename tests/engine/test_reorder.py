@@ -1,0 +1,193 @@
+"""Joins change their order while they run: at whatever moment, the answer is the oracle's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+
+from headrace.engine import Engine
+from headrace.errors import GraphError
+from headrace.expressions import col
+from headrace.flow.shelf import Held
+from headrace.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    DStream,
+    IStream,
+    Join,
+    Plan,
+    Project,
+    Source,
+    Window,
+)
+from headrace.plan.windows import Range, Rows, Unbounded
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
+from headrace.testing.plans import Case
+from headrace.testing.runs import runs
+from headrace.time.punctuation import Constant, Punctuation
+from headrace.time.timestamp import MAX_TIME
+from tests.engine.driving import execute
+
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
+NAMES = "abcd"
+
+
+def schema(name: str) -> pa.Schema:
+    return pa.schema([(f"{name}{column}", pa.int64()) for column in "kl"])
+
+
+SOURCES = {name: Source(name, schema(name)) for name in NAMES}
+WINDOWS = [Range(6), Range(3), Range(40), Rows(2, ()), Unbounded()]
+CALLS = (
+    AggregateCall("n", "count"),
+    AggregateCall("first", "first", "al"),
+    AggregateCall("top", "max", "bl"),
+)
+
+
+@st.composite
+def join_trees(draw: st.DrawFn) -> Case:
+    """Three or four relations joined one after the other, each with a key of one of those before."""
+    names = NAMES[: draw(st.integers(3, 4))]
+    plan = _relation(draw, names[0])
+    for i, name in enumerate(names[1:], 1):
+        on = names[draw(st.integers(0, i - 1))]
+        pairs = [(f"{on}{draw(st.sampled_from('kl'))}", f"{name}{draw(st.sampled_from('kl'))}")]
+        residual = draw(st.sampled_from([None, None, col(f"{on}l") <= col(f"{name}k")]))
+        plan = Join(plan, _relation(draw, name), *zip(*pairs, strict=True), residual)
+        if draw(st.integers(0, 4)) == 0:
+            plan = Project(plan, tuple((n, col(n)) for n in reversed(plan.schema.names)))
+    rows = {name: sorted(draw(st.lists(_row(name), max_size=7)), key=lambda row: row[0]) for name in names}
+    aggregate = Aggregate(plan, ("ak",), CALLS)
+    return Case(draw(st.sampled_from([IStream(plan), DStream(plan), IStream(aggregate)])), rows)
+
+
+def _row(name: str) -> st.SearchStrategy[tuple[int, dict[str, int | None]]]:
+    value = st.integers(0, 3) | st.none()
+    return st.tuples(st.integers(0, 12), st.fixed_dictionaries({f"{name}k": value, f"{name}l": value}))
+
+
+def _relation(draw: st.DrawFn, name: str) -> Plan:
+    return Window(SOURCES[name], draw(st.sampled_from(WINDOWS)))
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_an_order_may_change_at_any_moment(data: st.DataObject) -> None:
+    case = data.draw(join_trees())
+    run = data.draw(runs(case))
+    leaves = len(case.sources)
+
+    def change(engine: Engine) -> None:
+        if data.draw(st.integers(0, 2)) == 0:
+            order = data.draw(st.none() | st.permutations(range(leaves)))
+            found = engine.reoptimize("q", order, gain=10)
+            note(f"{order}: {found}")
+            event("left alone" if found is None else "waits" if found.at is None else "changed")
+
+    answers, _ = execute(case, run, hook=change)
+    assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
+
+
+def batch(name: str, keys: Any, others: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(others)], schema=schema(name))
+
+
+def chain(window: int = 1000) -> Plan:
+    """a and b share a key of few values, b and c one of many."""
+    a, b, c = (Window(SOURCES[name], Range(window)) for name in "abc")
+    return IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bl",), ("cl",)))
+
+
+def running(shelf: Held | None = None) -> Engine:
+    engine = Engine(shelf=shelf)
+    engine.add("q", chain())
+    return engine
+
+
+def feed(engine: Engine, step: int, rows: int = 50) -> list[Any]:
+    rng = np.random.default_rng(step)
+    times = np.arange(step * rows, (step + 1) * rows)
+    for name in "abc":
+        few, many = rng.integers(0, 3, rows), rng.integers(0, 400, rows)
+        engine.push(name, batch(name, few, many), times)
+    return [row for each in engine.drain("q") for row in each.data.to_pylist()]
+
+
+def joins_hold(engine: Engine) -> int:
+    nodes = engine.metrics().nodes.items()
+    return sum(node.state_bytes for name, node in nodes if name.startswith("join"))
+
+
+def test_the_order_follows_what_was_measured_and_the_state_gets_smaller() -> None:
+    plain, engine = running(), running()
+    for step in range(6):
+        assert sorted(map(str, feed(engine, step))) == sorted(map(str, feed(plain, step)))
+    found = engine.reoptimize("q")
+    assert found is not None
+    assert found.at is not None
+    assert [found.relations[i] for i in found.order] == ["b", "c", "a"]
+    assert found.after < 0.1 * found.before
+    assert joins_hold(engine) < 0.5 * joins_hold(plain)
+    assert "b ⋈ c ⋈ a" in str(engine.explain("q"))
+    for step in range(6, 12):
+        assert sorted(map(str, feed(engine, step))) == sorted(map(str, feed(plain, step)))
+    assert engine.reoptimize("q") is None, "it is in that order already"
+
+
+def test_a_stream_that_lags_delays_the_change_and_no_answer() -> None:
+    plain, engine = running(), running()
+    for each in (plain, engine):
+        for name, times in (("a", [1, 20]), ("b", [2, 21]), ("c", [3])):
+            each.push(name, batch(name, [1] * len(times), [1] * len(times)), times)
+    found = engine.reoptimize("q", [1, 2, 0])
+    assert found is not None
+    assert found.at is None
+    assert "soon" in str(engine.explain("q"))
+    got: dict[int, list[str]] = {0: [], 1: []}
+    for time in (10, 30, 40):
+        for i, each in enumerate((plain, engine)):
+            each.push("c", batch("c", [1], [1]), [time])
+            each.push("a", batch("a", [1], [1]), [time + 50])
+            got[i] += [str(row) for b in each.drain("q") for row in b.data.to_pylist()]
+            assert sorted(got[0]) == sorted(got[1]) or i == 0
+    assert "since" in str(engine.explain("q"))
+
+
+def test_a_restored_engine_has_the_order_and_the_state() -> None:
+    plain, engine = running(), running(Held())
+    chain_of = []
+    for step in range(3):
+        assert feed(engine, step) is not None
+        feed(plain, step)
+        chain_of.append(engine.snapshot(chain_of[-1].version if chain_of else None))
+        if step == 0:
+            assert engine.reoptimize("q", [2, 1, 0]) is not None
+        if step == 1:
+            engine.spill(1 << 30)
+    engine.add("later", chain())
+    restored = running()
+    restored.restore(chain_of)
+    assert restored.graph.plan_of("q") == engine.graph.plan_of("q")
+    assert sorted(map(str, feed(restored, 3))) == sorted(map(str, feed(plain, 3)))
+
+
+def test_what_cannot_be_reordered_is_left_alone() -> None:
+    engine = running()
+    engine.add("two", IStream(Join(*(Window(SOURCES[n], Range(5)) for n in "ab"), ("ak",), ("bk",))))
+    assert engine.reoptimize("two") is None
+    with pytest.raises(GraphError, match="HR-G015"):
+        engine.reoptimize("q", [0, 0, 1])
+    engine.add("same", chain())
+    assert engine.reoptimize("q", [2, 1, 0]) is None, "the joins are shared"
+    closed = running()
+    feed(closed, 0)
+    closed.punctuate("a", Punctuation(MAX_TIME, (("ak", Constant(1)),)))
+    assert closed.reoptimize("q", [2, 1, 0]) is None
