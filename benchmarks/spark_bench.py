@@ -34,7 +34,9 @@ DDL = "ts timestamp, k bigint, v double"
 DISORDER = 2
 WINDOW = {"sliding": (60, 10), "tumbling": (10, 10)}
 RANGE = 10
+LONG_AFTER = 600 * SECOND
 TURNS = 3
+FILES = 4
 
 Made = Callable[[], DataFrame]
 
@@ -48,17 +50,20 @@ def session() -> SparkSession:
 
 
 def write_files(folder: Path, files: int, rows: int, keys: int, seconds: int, seed: int) -> None:
-    """Files in order of time, each `seconds` long, rows up to DISORDER seconds late."""
+    """Files in order of time, each `seconds` long, rows up to DISORDER seconds late; then a row long after.
+
+    With the last row all that came before it is proven complete, for Spark and for us.
+    """
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
-    for i in range(files):
-        times = np.sort(rng.integers(i * seconds * SECOND, (i + 1) * seconds * SECOND, rows)) + BASE
-        times -= rng.integers(0, DISORDER * SECOND, rows)
-        columns = [
-            pa.array(times, pa.timestamp("us", tz="UTC")),
-            rng.integers(0, keys, rows),
-            rng.integers(0, 400, rows) / 4.0,
-        ]
+    for i in range(files + 1):
+        begin = BASE + i * seconds * SECOND
+        times = np.sort(rng.integers(begin, begin + seconds * SECOND, rows))
+        columns = [times - rng.integers(0, DISORDER * SECOND, rows), rng.integers(0, keys, rows)]
+        if i == files:
+            columns = [np.array([begin + LONG_AFTER]), np.array([-seed])]  # a key that no other file has
+        columns = [pa.array(columns[0], pa.timestamp("us", tz="UTC")), columns[1]]
+        columns.append(rng.integers(0, 400, len(columns[1])) / 4.0)
         path = folder / f"{i:05d}.parquet"
         # Row groups as wide as a core takes them: a file with a single one is read by a single task.
         pq.write_table(pa.table(columns, names=SCHEMA.names), path, row_group_size=max(1, rows // 8))
@@ -140,13 +145,13 @@ def rate(batches: list[tuple[int, int]]) -> float:
     return 1000 * sum(rows for rows, _ in rest) / sum(ms for _, ms in rest)
 
 
-def compared(name: str, spark: SparkSession, ours: Made, native: Made) -> list[Result]:
+def compared(name: str, spark: SparkSession, ours: Made, native: Made, turns: int = TURNS) -> list[Result]:
     """The ratio of the rates, by medians over turns; the answers must be equal."""
     found: dict[str, list[float]] = {"ours": [], "native": []}
     prints = set()
-    for turn in range(TURNS + 1):
+    for turn in range(turns + 1):
         for who, make in (("native", native), ("ours", ours)):
-            batches, out = run(make())
+            batches, out = run(make(), least_rows=1000)
             prints.add(fingerprint(spark, out))
             if turn:  # the first warms up
                 found[who].append(rate(batches))
@@ -162,17 +167,20 @@ def compared(name: str, spark: SparkSession, ours: Made, native: Made) -> list[R
 
 def throughput(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
     one = folder / "one"
-    write_files(one, 6, rows // 6, 1000, 60, 1)
+    write_files(one, FILES, rows // FILES, 1000, 60, 1)
     found: list[Result] = []
     for name, (size, slide) in WINDOW.items():
         ours = lambda size=size, slide=slide: our_windows(spark, one, size, slide)  # noqa: E731
         native = lambda size=size, slide=slide: native_windows(spark, one, size, slide)  # noqa: E731
         found += compared(name, spark, ours, native)
     left, right = folder / "left", folder / "right"
-    write_files(left, 6, rows // 12, 100_000, 60, 2)
-    write_files(right, 6, rows // 12, 100_000, 60, 3)
+    a_side = (
+        rows // FILES // 20
+    )  # Spark's own join does some thousand rows a second: all of them would take an hour
+    write_files(left, FILES, a_side, 100_000, 60, 2)
+    write_files(right, FILES, a_side, 100_000, 60, 3)
     return found + compared(
-        "join", spark, lambda: our_join(spark, left, right), lambda: native_join(spark, left, right)
+        "join", spark, lambda: our_join(spark, left, right), lambda: native_join(spark, left, right), turns=1
     )
 
 
@@ -184,7 +192,7 @@ def floor(spark: SparkSession, folder: Path) -> list[Result]:
     size, slide = WINDOW["tumbling"]
     for turn in range(TURNS + 1):
         for who, make in (("native", native_windows), ("ours", our_windows)):
-            batches, _ = run(make(spark, small, size, slide))
+            batches, _ = run(make(spark, small, size, slide), least_rows=100)
             if turn:  # the first warms up
                 found[who] += [ms for _, ms in batches[10:]]
     mine, its = statistics.median(found["ours"]), statistics.median(found["native"])
@@ -223,7 +231,7 @@ def growth(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=6_000_000)
+    parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--held", type=int, default=10_000_000)
     parser.add_argument("--only", choices=("throughput", "floor", "growth"))
     asked = parser.parse_args()
