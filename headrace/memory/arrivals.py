@@ -51,13 +51,19 @@ class Arrivals:
 
         So a burst is seen at once, and its end when it is one. Few rows in a short time say nothing.
         """
-        over_long = self._since(long) / long
-        rows = self._since(short)
-        return over_long if rows < _FEW else max(over_long, rows / short)
+        if not self._times:
+            return 0.0
+        elapsed = max(1, self._times[-1] - self._times[0])
+        return max(self._over(long, long), *(self._over(h, min(h, elapsed), _FEW) for h in (short, long)))
+
+    def _over(self, horizon: int, ticks: int, least: int = 0) -> float:
+        """The rate of the last `horizon` ticks, of which `ticks` are known; 0 for fewer than `least` rows."""
+        rows = self._since(horizon)
+        return rows / ticks if rows >= least else 0.0
 
     def _since(self, horizon: int) -> float:
         """Rows of the last `horizon` ticks up to the last mark."""
-        return self._counts[-1] - self._rows_by(self._times[-1] - horizon) if self._times else 0.0
+        return self._counts[-1] - self._rows_by(self._times[-1] - horizon)
 
     def _rows_by(self, time: int) -> float:
         """How many rows had come by a time; between two marks they came evenly."""

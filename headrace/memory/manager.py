@@ -37,6 +37,8 @@ Spill = Callable[[int], int]
 
 _TARGET: Final = 0.9
 """The share of the budget that predictions may use: the rest is for what they cannot know."""
+_MOST: Final = 1.05
+"""The share of the budget at which a run fails, if it is to fail."""
 _LOOKS: Final = 32
 """Looks per window, and per filling of what is free."""
 _SLACK: Final = 1.3
@@ -167,7 +169,8 @@ class Manager:
         now = begin if flow.time is None else flow.time
         delay = 0 if self._frontier == MAX_TIME else max(0, newest - self._frontier)
         rows = max(1, sum(a.rows for a in behind))
-        prior = _OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE)
+        others = max(each.cost for each in self._flows.values())
+        prior = others or _OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE)
         return demand_of(node, flow, behind, now, delay, prior, max(1, users))
 
     def _held(self, nodes: list[Node], demands: list[Demand]) -> float:
@@ -197,7 +200,7 @@ class Manager:
             held = account(self._graph).own
         if held > self.budget and self.policy == "spill":
             self._spill(int(held - _TARGET * self.budget))
-        elif held > self.budget:
+        elif held > _MOST * self.budget:
             raise self._too_small(held)
 
     def _is_short(self) -> bool:

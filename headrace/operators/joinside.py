@@ -26,8 +26,8 @@ Ids = npt.NDArray[np.int64]
 Lines = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _SMALL = 1024
-_BUCKETS = 32
-"""About the bytes of buckets for a row, where both sides have as many."""
+_BUCKETS = 48
+"""About the bytes of buckets for a row of the larger side."""
 _WORTH = 1 << 20
 """Bytes below which a file is not worth while."""
 
@@ -57,7 +57,7 @@ class Buckets:
 
     def spare_bytes(self) -> int:
         """Bytes of spare room."""
-        return int(self.table.nbytes) - _BUCKETS * sum(len(side.rows) for side in self.sides)
+        return int(self.table.nbytes) - _BUCKETS * max(len(side.rows) for side in self.sides)
 
     def _rebuild(self, rows: int) -> None:
         self.table = _new_table(2 * rows + 64)
@@ -317,7 +317,9 @@ class JoinSide:
     def own_bytes(self) -> int:
         """Bytes of this side's rows, without what is spare or for snapshots; some buckets for each row."""
         lines = self.rows.bytes() - self.rows.spare_bytes() + 32 * len(self.rows)
-        return lines + _BUCKETS * len(self.rows) + self.shelved.bytes()
+        sizes = [len(side.rows) for side in self._buckets.sides]
+        buckets = _BUCKETS * max(sizes) * len(self.rows) // max(1, sum(sizes))
+        return lines + buckets + self.shelved.bytes()
 
     def log_bytes(self) -> int:
         """Bytes that are kept for the next snapshot."""
