@@ -45,7 +45,7 @@ class Seen:
 
 
 def watched(window: int, budget: int | None) -> Seen:
-    """One row a tick on each side of a join, twenty in the burst; windows from 1 % of `window` to all of it."""
+    """One row a tick on each side of a join, twenty in the burst; windows from 1 % of `window` to it."""
     bounds = f"[RANGE MIN {max(1, window // 100)}, MAX {window}]"
     text = f"SELECT a.k, b.x FROM a {bounds} AS a, b {bounds} AS b WHERE a.k = b.k2"
     engine = headrace.Engine()
@@ -115,7 +115,7 @@ def run(conditions: Conditions) -> Result:
             Panel("Memory", x, "Memory held (MB)", megabytes, y_scale="log"),
             Panel("Windows", x, "Window size (of MAX)", sizes, from_zero=True),
         ],
-        f"peak {adaptive.peak / 1e6:.1f} MB of {budget / 1e6:.0f} MB, fixed windows {fixed.peak / 1e6:.0f} MB; "
+        f"peak {adaptive.peak / 1e6:.1f} of {budget / 1e6:.0f} MB, fixed windows {fixed.peak / 1e6:.0f} MB; "
         f"windows fell to {during:.1%} of MAX and were back {back:.2f} windows after the burst",
     )
 
@@ -126,7 +126,7 @@ EXPERIMENT = Experiment(
     claim="a burst of 20 × the normal rate stays within a budget that fixed windows would need 5 × of, and "
     "windows are back at their best within one window after it",
     method="a join of two streams, one row a tick each, twenty for one and a half windows; both windows from "
-    "1 % of MAX to MAX; bytes by Engine.metrics after each of 100 steps a window, which is outside the manager "
+    "1 % of MAX to MAX; bytes by Engine.metrics after each of 100 steps a window, outside of the manager "
     "and compared with the allocators in tests; each run in a process of its own, whose resident size is "
     "read as well",
     run=run,

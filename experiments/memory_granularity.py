@@ -57,19 +57,19 @@ def run(conditions: Conditions) -> Result:
             Panel("Output", x, "Answers a tick", [rates], "log", "log"),
             Panel("State", x, "State (bytes)", [held], "log", "log"),
         ],
-        f"from a granularity of 1 tick to one of {GRAINS[-1]}: answers {finest.rate:.3g} to {coarsest.rate:.3g} a "
-        f"tick, state {finest.held / 1e3:,.0f} to {coarsest.held / 1e3:,.0f} kB",
+        f"from a granularity of 1 tick to one of {GRAINS[-1]}: answers {finest.rate:.3g} to "
+        f"{coarsest.rate:.3g} a tick, state {finest.held / 1e3:,.0f} to {coarsest.held / 1e3:,.0f} kB",
     )
 
 
 EXPERIMENT = Experiment(
     name="memory_granularity",
     figure="Cammert et al. 2006, §2.2: granularity of an aggregate",
-    claim="a coarser granularity makes an aggregate change at fewer instants, so that its output rate and its "
-    "state fall",
-    method="count(*) of ten groups over a window, one row a tick; answers and bytes of state by Engine.metrics "
+    claim="a coarser granularity makes an aggregate change at fewer instants, so that its output rate and "
+    "its state fall",
+    method="count(*) of ten groups over a window, one row a tick; answers, and bytes of state by Engine.metrics, "
     "in the second and third window",
-    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold what is needed to "
-    "undo each row until it ends, so only their output rate falls",
+    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold what is needed "
+    "to undo each row until it ends, so only their output rate falls",
     run=run,
 )

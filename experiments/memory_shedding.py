@@ -107,11 +107,11 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="memory_shedding",
     figure="Cammert et al. 2006, §1 and §2.1: against random load shedding",
-    claim="at the same memory, smaller windows keep more of the exact join's results than random shedding does, "
-    "above all those of rows that are close in time",
-    method="each row of one stream has one partner in the other, at a distance that is exponential with a tenth "
-    "of the window as mean (near) or uniform up to the window (anywhere); windows within a budget that is a share of "
-    "what the exact join held at its peak, against keeping a share of the rows of both streams at random, "
+    claim="at the same memory, smaller windows keep more of the exact join's results than random shedding "
+    "does, above all those of rows that are close in time",
+    method="each row of one stream has one partner in the other, at a distance that is exponential with a "
+    "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a budget that is "
+    "a share of what the exact join held at its peak, against keeping a share of the rows of both streams at random, "
     "read off at the memory that the smaller windows held; every result of either is one of the exact join's",
     run=run,
 )

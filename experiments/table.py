@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from experiments import estimation, fig7, fig8, fig14, fig15, fig16, grouping, idle
+from experiments import (
+    estimation,
+    fig7,
+    fig8,
+    fig14,
+    fig15,
+    fig16,
+    grouping,
+    idle,
+    memory_burst,
+    memory_granularity,
+    memory_shedding,
+)
 from experiments.result import Experiment
 
-FILES = (fig7, idle, fig8, fig14, fig15, fig16, estimation, grouping)
+FILES = (
+    fig7,
+    idle,
+    fig8,
+    fig14,
+    fig15,
+    fig16,
+    estimation,
+    grouping,
+    memory_burst,
+    memory_shedding,
+    memory_granularity,
+)
 
 EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}
