@@ -67,9 +67,9 @@ EXPERIMENT = Experiment(
     figure="Cammert et al. 2006, §2.2: granularity of an aggregate",
     claim="a coarser granularity makes an aggregate change at fewer instants, so that its output rate and "
     "its state fall",
-    method="count(*) of ten groups over a window, one row a tick; answers, and bytes of state by Engine.metrics, "
-    "in the second and third window",
-    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold what is needed "
-    "to undo each row until it ends, so only their output rate falls",
+    method="count(*) of ten groups over a window, one row a tick; answers, and bytes of state by "
+    "Engine.metrics, in the second and third window",
+    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold what is "
+    "needed to undo each row until it ends, so only their output rate falls",
     run=run,
 )

@@ -14,6 +14,7 @@ from experiments.result import Conditions, Experiment, Line, Measure, Panel, Res
 LEFT = pa.schema([("k", pa.int64())])
 RIGHT = pa.schema([("k2", pa.int64())])
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+FEW = (0.1, 0.2, 0.4)
 Ints = npt.NDArray[np.int64]
 
 
@@ -53,7 +54,7 @@ def joined(load: Workload, window: int, budget: int | None, keep: float = 1.0) -
     engine = headrace.Engine()
     engine.add("q", headrace.query(text, {"a": LEFT, "b": RIGHT}, ticks_per_second=None))
     engine.budget(budget)
-    rng, step, results, peak = np.random.default_rng(3), max(1, window // 50), 0, 0
+    rng, step, results, peak = np.random.default_rng(3), max(1, window // 25), 0, 0
     sides = (("a", LEFT, *load.left), ("b", RIGHT, *load.right))
     for begin in range(0, int(load.left[0][-1]) + 1, step):
         for name, schema, times, keys in sides:
@@ -69,13 +70,14 @@ def joined(load: Workload, window: int, budget: int | None, keep: float = 1.0) -
 def run(conditions: Conditions) -> Result:
     """Both ways at shares of the memory that the exact join needs, for partners near and anywhere."""
     window = conditions.of(4_000, 10_000, 40_000)
+    shares, windows = conditions.of(FEW, SHARES, SHARES), conditions.of(3, 5, 5)
     panels, measures, words = [], [], []
     for kind, near in (("near", True), ("anywhere", False)):
-        load = pairs(window, 5, near)
+        load = pairs(window, windows, near)
         exact = joined(load, window, None)
-        budgets = [int(share * exact.peak) for share in SHARES]
+        budgets = [int(share * exact.peak) for share in shares]
         smaller = [joined(load, window, budget) for budget in budgets]
-        shed = [joined(load, window, None, keep=share) for share in SHARES]
+        shed = [joined(load, window, None, keep=share) for share in shares]
         lines = [
             Line(
                 label,
@@ -88,7 +90,7 @@ def run(conditions: Conditions) -> Result:
         panels.append(
             Panel(f"Partners {kind}", "Memory (of the exact join's)", "Results kept", lines, from_zero=True)
         )
-        at = SHARES.index(0.2)
+        at = shares.index(0.2)
         kept = smaller[at].results / exact.results
         lost = float(np.interp(smaller[at].peak, [k.peak for k in shed], [k.results for k in shed]))
         lost /= exact.results
@@ -110,8 +112,9 @@ EXPERIMENT = Experiment(
     claim="at the same memory, smaller windows keep more of the exact join's results than random shedding "
     "does, above all those of rows that are close in time",
     method="each row of one stream has one partner in the other, at a distance that is exponential with a "
-    "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a budget that is "
-    "a share of what the exact join held at its peak, against keeping a share of the rows of both streams at random, "
-    "read off at the memory that the smaller windows held; every result of either is one of the exact join's",
+    "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a budget "
+    "that is a share of what the exact join held at its peak, against keeping a share of the rows of both "
+    "streams at random, read off at the memory that the smaller windows held; every result of either is one of "
+    "the exact join's",
     run=run,
 )
