@@ -112,6 +112,14 @@ def join_results() -> list[Result]:
     return versus("join", work, 0.3, ways)
 
 
+def top_results() -> list[Result]:
+    """Top three of each of 10,000 keys over a window of `HELD` rows, as a stream of what enters."""
+    work = workloads.top(max(1_000, ROWS // 4), HELD)
+    run_engine(work)
+    took = best({"headrace": lambda: run_engine(work)})["headrace"]
+    return [{"name": "top.rows_per_s", "value": work.rows / took, "unit": "rows/s"}]
+
+
 def steady_cost(work: Workload, since: int) -> float:
     """Nanoseconds a row from instant `since` on, when the windows are full."""
     engine = Engine()
@@ -187,7 +195,15 @@ def _timed_snapshot(engine: Engine, since: int | None) -> tuple[int, float]:
     return snapshot.version, time.perf_counter() - began
 
 
-SECTIONS = (union_results, sliding_results, join_results, growth_results, ets_results, snapshot_results)
+SECTIONS = (
+    union_results,
+    sliding_results,
+    join_results,
+    top_results,
+    growth_results,
+    ets_results,
+    snapshot_results,
+)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.expressions import col
 from headrace.plan.nodes import (
     AggregateCall,
+    IStream,
     Join,
     Plan,
     RStream,
@@ -20,6 +21,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
+from headrace.plan.top import TopN, descending
 from headrace.plan.windows import Range, Sliding
 
 SECOND = 1_000_000
@@ -75,6 +77,19 @@ def sliding(rows: int, keys: int = 1_000, size: int = 60, rate: int = 100_000) -
     window = Sliding(size * SECOND, SECOND)
     plan = SlidingAggregate(Source("a", tables["a"].schema), ("k",), calls, window, ("w_start", "w_end"))
     return Workload(RStream(plan, SECOND), tables)
+
+
+def top(rows: int, held: int, keys: int = 10_000) -> Workload:
+    """The three greatest values of each key, of the rows in a window that holds `held`."""
+    rng = np.random.default_rng(4)
+    columns = {
+        "t": np.arange(rows, dtype=np.int64),
+        "k": rng.integers(0, keys, rows),
+        "v": rng.integers(0, 1_000_000, rows),
+    }
+    tables = {"a": pa.record_batch(columns)}
+    window = Window(Source("a", tables["a"].schema), Range(held))
+    return Workload(IStream(TopN(window, ("k",), (descending("v"),), 3)), tables)
 
 
 def join(rows: int, held: int) -> Workload:

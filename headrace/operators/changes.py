@@ -68,6 +68,13 @@ class Changes:
         if len(closed):
             self.ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
 
+    def begin_with(self, data: pa.RecordBatch, ends: Times) -> Codes:
+        """Elements of the only relation that have come before, of which the ends are still to come."""
+        codes = self.contents.codes(data.columns, data.num_rows)
+        closed = np.flatnonzero(ends < MAX_TIME)
+        self._ends.add(self._events(ends[closed], codes[closed], np.full(len(closed), -1, np.int8), 0))
+        return codes
+
     def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> Events:
         events = np.zeros((len(times), 2 + self._relations), np.int64)
         events[:, 0] = times

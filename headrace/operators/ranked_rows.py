@@ -56,6 +56,13 @@ class RankedRows:
         self._places = Buffer(np.int64)
         self._seed = np.uint64(1)
 
+    def begin_with(self, codes: Ints, contents: GroupIndex) -> None:
+        """Copies that are there from the beginning."""
+        self.copies.grow(len(contents))
+        np.add.at(self.copies["count"], codes, 1)
+        self.copies.touch(codes)
+        self._stale = True
+
     # ----------------------------------------------------------------------------------------- contents
 
     def know(self, contents: GroupIndex) -> None:

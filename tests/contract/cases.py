@@ -326,10 +326,13 @@ def lags(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> 
 def tops(draw: st.DrawFn) -> Case:
     schema = draw(schemas())
     below = draw(relations(schema))
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["relation", "unbounded", "range"]))
+    if kind != "relation":
         source, came, happened = draw(streams(schema))
-        forever = Batch(came.data, came.start, np.full(len(came), MAX_TIME))
-        below = (nodes.Window(source, windows.Unbounded()), forever, happened)
+        size = draw(st.integers(1, 9))
+        ends = came.start + size if kind == "range" else np.full(len(came), MAX_TIME)
+        window = windows.Range(size) if kind == "range" else windows.Unbounded()
+        below = (nodes.Window(source, window), Batch(came.data, came.start, ends), happened)
     names = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
     order = tuple(SortKey(name, draw(st.booleans()), draw(st.booleans())) for name in names)
     rank = draw(st.sampled_from([None, "rank"]))

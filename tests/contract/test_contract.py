@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import headrace.operators
 from headrace.operators.contract import Operator
+from headrace.operators.top_n import TopNOperator
 from headrace.testing.contracts import Case, Trial, assert_means, assert_same_rows
 from tests.contract.cases import CASES
 
@@ -37,6 +38,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 IMPATIENT = (
     "operators.changes._PATIENCE",
+    "operators.contenders._PATIENCE",
+    "operators.contenders._ROOM",
     "operators.newest_rows._PATIENCE",
     "operators.aggregate._PATIENCE",
     "operators.sessions._PATIENCE",
@@ -70,5 +73,17 @@ def test_an_operator_keeps_the_contract_and_means_what_the_oracle_says(operator:
         assert type(trial.operator) is operator
         batches = trial.run()
         (assert_same_rows if entry.terms.timeless else assert_means)(batches, case)
+
+    law()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_top_n_changes_over_to_trees_where_contenders_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.operators.contenders._MOST", 2)
+
+    @given(CASES["TopNOperator"].cases, st.integers(0, 10**6))
+    def law(case: Case, seed: int) -> None:
+        trial = Trial(TopNOperator, case, random.Random(seed).randrange)
+        assert_means(trial.run(), case)
 
     law()
