@@ -114,8 +114,10 @@ def _time_column(items: Sequence[Item], plan: Plan) -> str | None:
 
 
 def _topped(body: Body, plan: Plan) -> Plan:
-    """DISTINCT first, then the first rows of what is left."""
+    """The first rows that QUALIFY asks for, DISTINCT, then those that LIMIT asks for, as in SQL."""
     ranking = body.ranking
+    if ranking is not None and body.listing.distinct and not ranking.last and ranking.rank is None:
+        return Distinct(ranking.of(plan))
     if ranking is not None and body.listing.distinct and (ranking.hides or ranking.rank):
         hint = "take DISTINCT in a subquery, or list what the rows are ordered by"
         fail(Code.OVER, "DISTINCT rows are ordered by what they show", ranking.place, hint)

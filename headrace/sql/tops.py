@@ -8,7 +8,7 @@ around it (`headrace.sql.rank_bounds`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlglot import exp
@@ -30,7 +30,10 @@ BOTH: Final = "write ORDER BY … LIMIT n together"
 
 @dataclass(frozen=True)
 class Ranking:
-    """`inner` is computed of the rows, the first rows are taken of it, `outer` is what is left of them."""
+    """`inner` is computed of the rows, the first rows are taken of it, `outer` is what is left of them.
+
+    `last`: it is LIMIT, which comes after DISTINCT; QUALIFY comes before it.
+    """
 
     inner: list[Listed]
     outer: list[str]
@@ -39,6 +42,7 @@ class Ranking:
     count: int
     rank: str | None
     place: exp.Expr
+    last: bool = False
 
     @property
     def hides(self) -> bool:
@@ -88,7 +92,8 @@ def _ordered(
     if numbers or qualify is not None:
         fail(Code.OVER, "ROW_NUMBER() and LIMIT in one SELECT", order, "limit a subquery")
     count = _whole(_limit_of(limit), "LIMIT")
-    return _Listing(columns, scope, aliases_first=True).ranking([], order, count, None, order)
+    ranking = _Listing(columns, scope, aliases_first=True).ranking([], order, count, None, order)
+    return replace(ranking, last=True)
 
 
 def _limit_of(limit: exp.Expr) -> exp.Expr:

@@ -120,6 +120,15 @@ def test_rows_that_the_order_leaves_equal_go_by_content() -> None:
     assert answer(text, bids=[(1, 9, 1.0), (1, 3, 1.0)]) == [(1, 3)]
 
 
+def test_qualify_comes_before_distinct() -> None:
+    """Both of the first bids are of item 7, which is shown once; were DISTINCT first, 5 would be too."""
+    text = """
+        SELECT DISTINCT item FROM bids [UNBOUNDED]
+        QUALIFY ROW_NUMBER() OVER (ORDER BY price DESC) <= 2
+    """
+    assert answer(text, bids=[(1, 7, 9.0), (1, 7, 8.0), (1, 5, 1.0)]) == [(1, 7)]
+
+
 def test_distinct_comes_before_the_limit() -> None:
     text = "SELECT DISTINCT item FROM bids [UNBOUNDED] ORDER BY item DESC LIMIT 2"
     assert answer(text, bids=BIDS) == [(1, 7), (4, 8)]
