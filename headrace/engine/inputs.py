@@ -80,4 +80,9 @@ class Inputs:
 
     def learns(self, stream: str) -> bool:
         """Whether arrivals on a stream prove anything."""
-        return not isinstance(self.promises.get(stream), LEARN_NOTHING)
+        return not isinstance(self.promise_of(stream), LEARN_NOTHING)
+
+    def promise_of(self, stream: str) -> Promise | None:
+        """The promise in force on a stream: none where `heartbeats` speaks for it."""
+        managed = self.heartbeats is not None and stream in self.heartbeats.streams
+        return None if managed else self.promises.get(stream)

@@ -158,7 +158,7 @@ def _reduced(plan: Plan, inputs: Inputs, outlet: Outlet) -> tuple[Plan, Partials
 
 
 def _lag(inputs: Inputs, stream: str) -> int | None:
-    promise = inputs.promises.get(stream)
+    promise = inputs.promise_of(stream)
     return promise.offset if isinstance(promise, TimerPromise) else None
 
 
