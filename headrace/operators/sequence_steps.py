@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from headrace.expressions import compile_predicate
 from headrace.flow.batch import Batch
-from headrace.flow.columns import valid_mask
 from headrace.flow.state import Part
+from headrace.operators.runs import fold_runs
 from headrace.operators.sequence_stage import REPEATED, SINGLE, Ending, Entries, Pairs, Probes, Stage
-from headrace.plan.nodes import AggregateCall
 from headrace.plan.sequence import Sequence, StepKind
 from headrace.schema import Schema
 from headrace.time.punctuation import Punctuation
@@ -114,8 +113,8 @@ class Link:
         """A match for each run: pairs of one probe are next to each other, in order of time."""
         assert self._folds is not None
         begins = np.flatnonzero(np.diff(pairs.probe, prepend=-1))
-        ends = np.append(begins[1:], len(pairs.probe))
-        columns = [FOLDS[call.function](self.stage, call, pairs.row, begins, ends) for call in self._folds]
+        runs = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(pairs.probe)))
+        columns = fold_runs(self._folds, self.stage.rows.rows(pairs.row), runs, len(begins))
         return columns, self.stage.first(pairs.row[begins]), pairs.probe[begins]
 
 
@@ -137,32 +136,3 @@ def _condition(plan: Sequence, step: int) -> Condition | None:
 
 def _batch(columns: list[pa.Array], schema: Schema, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-# ------------------------------------------------------------------------------------------------- runs
-
-
-def _count(stage: Stage, call: AggregateCall, rows: Ids, begins: Ids, ends: Ids) -> pa.Array:
-    if call.column is None:
-        return pa.array(ends - begins, pa.int64())
-    there = valid_mask(_column(stage, call, rows))
-    return pa.array(np.add.reduceat(there.astype(np.int64), begins), pa.int64())
-
-
-def _first(stage: Stage, call: AggregateCall, rows: Ids, begins: Ids, ends: Ids) -> pa.Array:
-    return _column(stage, call, rows[begins])
-
-
-def _last(stage: Stage, call: AggregateCall, rows: Ids, begins: Ids, ends: Ids) -> pa.Array:
-    return _column(stage, call, rows[ends - 1])
-
-
-def _column(stage: Stage, call: AggregateCall, rows: Ids) -> pa.Array:
-    return stage.rows.take(rows)[stage.rows.schema.get_field_index(call.column)]
-
-
-FOLDS: dict[str, Callable[[Stage, AggregateCall, Ids, Ids, Ids], pa.Array]] = {
-    "count": _count,
-    "first": _first,
-    "last": _last,
-}

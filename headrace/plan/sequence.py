@@ -73,10 +73,6 @@ class Step:
     folds: tuple[AggregateCall, ...] = ()
 
 
-FOLDS = ("count", "first", "last")
-"""What may be told of a repeated step."""
-
-
 @dataclass(frozen=True)
 class Sequence(Plan):
     """A stream of matches: the columns of all steps that are bound, at the time of the last.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pyarrow.types as pt
 
 from headrace.errors import PlanError
-from headrace.plan.sequence import FOLDS, Mode, Sequence, Step, StepKind
+from headrace.plan.aggregates import FUNCTIONS, result_type
+from headrace.plan.nodes import AggregateCall
+from headrace.plan.sequence import Mode, Sequence, Step, StepKind
+from headrace.plan.user_aggregates import UserCall
+from headrace.schema import Schema
 
 
 def check_sequence(plan: Sequence) -> None:
@@ -72,12 +76,19 @@ def _check_keys(plan: Sequence) -> None:
             )
 
 
+def _known(call: AggregateCall, below: Schema) -> None:
+    missing = next((name for name in call.columns if name not in below.names), None)
+    if missing is not None:
+        raise PlanError("HR-P005", f"unknown column {missing!r}", place=str(call), hint="see the stream")
+    if not isinstance(call, UserCall) and call.function not in FUNCTIONS:
+        known = ", ".join(FUNCTIONS)
+        raise PlanError("HR-P042", f"{call.function} of a repeated step", hint=f"known: {known}")
+    result_type(call, below)
+
+
 def _check_step(plan: Sequence, index: int, step: Step) -> None:
-    unknown = next((call for call in step.folds if call.function not in FOLDS), None)
-    if unknown is not None:
-        raise PlanError(
-            "HR-P042", f"{unknown.function} of a repeated step", hint=f"known: {', '.join(FOLDS)}"
-        )
+    for call in step.folds:
+        _known(call, plan.streams[index].schema)
     if step.folds and step.kind is not StepKind.REPEATED:
         raise PlanError("HR-P042", "aggregates of a step that is not repeated", hint="name its columns")
     if step.condition is None:

@@ -2,7 +2,7 @@
 
 WHERE is a part of the sequence. A condition on one step filters the rows of that step before any is chosen
 (but not in a CONSECUTIVE sequence, where each row counts); one on several steps is the condition of the last
-of them. `count`, `first` and `last` of a repeated step are columns that its run has.
+of them. Aggregates of a repeated step are columns that its run has.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
+from headrace.errors import PlanError
 from headrace.expressions import Cast, Column, Expression
 from headrace.expressions.types import common_type, sql_name
 from headrace.plan.aggregates import result_type
 from headrace.plan.nodes import AggregateCall, Plan, Project
-from headrace.plan.sequence import FOLDS, Mode, Sequence, Step, StepKind
+from headrace.plan.sequence import Mode, Sequence, Step, StepKind
+from headrace.plan.user_aggregates import UserCall
 from headrace.plan.windows import WindowSpec
 from headrace.schema import DataType
+from headrace.sql.aggregate_names import AGGREGATES, DISTINCT
 from headrace.sql.catalog import Relation
 from headrace.sql.clauses import WINDOW, Seq, SequenceClause
 from headrace.sql.codes import Code
+from headrace.sql.definitions import USER, is_aggregate
 from headrace.sql.environment import Environment, one_domain
 from headrace.sql.items import From, Translate, read_item
 from headrace.sql.joins import selected
@@ -133,31 +137,49 @@ def _read_folds(node: exp.Select, steps: list[Reading]) -> None:
     parts = [*node.expressions, *(node.args.get(key) for key in ("where", "group", "having"))]
     calls = [each for part in parts if part is not None for each in part.find_all(exp.Anonymous)]
     for call in calls:
-        of = call.expressions[0] if len(call.expressions) == 1 else None
-        if not isinstance(of, exp.Column) or call.name.lower() not in FOLDS:
-            continue
-        table = of.args.get("table")
-        step = runs.get(table.name.lower()) if table else None
-        if step is not None and table is not None:
-            called = _fold(step, call.name.lower(), of)
+        of = _columns(call)
+        tables = {each.args["table"].name.lower() for each in of if each.args.get("table")}
+        step = runs.get(min(tables)) if len(tables) == 1 and is_aggregate(call) else None
+        if step is not None:
+            called = _fold(step, call, of)
+            table = of[0].args["table"]
             column = exp.Column(this=exp.to_identifier(called, quoted=True), table=table.copy())
-            column.meta.update(call.meta)
+            column.meta.update({k: v for k, v in call.meta.items() if k != USER})
             call.replace(column)
 
 
-def _fold(step: Reading, function: str, of: exp.Column) -> str:
+def _columns(call: exp.Anonymous) -> list[exp.Column]:
+    """The columns that a call is of, if it is of nothing else."""
+    given = call.expressions
+    if len(given) == 1 and isinstance(given[0], exp.Distinct):
+        given = given[0].expressions
+    columns = [each for each in given if isinstance(each, exp.Column)]
+    return columns if len(columns) == len(given) else []
+
+
+def _fold(step: Reading, node: exp.Anonymous, of: list[exp.Column]) -> str:
     """The name of an aggregate of the run, which it has from here on."""
-    if isinstance(of.this, exp.Star):
-        if function != "count":
-            fail(Code.AGGREGATE, f"{function} needs a column", of, "only count takes *")
-        column = None
-    else:
+    user = node.meta.get(USER)
+    function = node.name.lower() if user is not None else AGGREGATES[node.name.lower()]
+    distinct = isinstance(node.expressions[0], exp.Distinct)
+    if (distinct and (function not in DISTINCT or user is not None)) or (len(of) > 1 and user is None):
+        hint = "count(DISTINCT x.c) of one column is the one there is"
+        fail(Code.AGGREGATE, f"{function} takes one column", node, hint)
+    function = DISTINCT[function] if distinct else function
+    names: list[str] = []
+    if not isinstance(of[0].this, exp.Star):
         scope = Scope((step.item,))
-        column = scope.find(of) or scope.unknown(of)
-    written = f"{function}({step.item.name}.{column or '*'})"
-    call = AggregateCall(written, function, column and step.internal(column))
+        names = [scope.find(each) or scope.unknown(each) for each in of]
+    elif function != "count":
+        fail(Code.AGGREGATE, f"{function} needs a column", of[0], "only count takes *")
+    written = f"{function}({', '.join(f'{step.item.name}.{name}' for name in names or '*')})"
+    call = AggregateCall(written, function) if user is None else UserCall(written, function, definition=user)
+    call = call.over([step.internal(name) for name in names])
     below = pa.schema([pa.field(n.internal, n.type) for n in step.rows()])
-    step.folds.setdefault(written, (call, result_type(call, below)))
+    try:
+        step.folds.setdefault(written, (call, result_type(call, below)))
+    except PlanError as error:
+        fail(Code.TYPES, error.message, node, error.hint)
     return written
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.expressions import Expression
@@ -11,6 +12,7 @@ from headrace.plan.nodes import AggregateCall, Plan
 from headrace.plan.sequence import Mode, Sequence, Step, StepKind
 from headrace.schema import Schema
 from headrace.testing.schemas import TYPES, is_exact, names_of, predicates
+from headrace.testing.user_aggregates import calls_on
 
 
 def sequence_of(
@@ -56,13 +58,19 @@ def _free_prefix(streams: tuple[Plan, ...]) -> str:
 
 
 def _folds(draw: st.DrawFn, schema: Schema, prefix: str) -> tuple[AggregateCall, ...]:
-    calls = [("count", None), *((f, n) for n in schema.names for f in ("count", "first", "last"))]
-    drawn = draw(st.lists(st.sampled_from(calls), min_size=1, max_size=3))
-    return tuple(AggregateCall(_name(f"{prefix}{i}", n), f, n) for i, (f, n) in enumerate(drawn))
+    any_type = ("count", "first", "last", "min", "max", "count_distinct")
+    calls = [AggregateCall("", f, n) for n in schema.names for f in any_type]
+    numbers = [n for n in names_of(schema, pa.int64(), pa.float64()) if is_exact(n)]
+    calls += [AggregateCall("", f, n) for n in numbers for f in ("sum", "avg")]
+    legal = [AggregateCall("", "count"), *calls, *calls_on(schema, ordered=True)]
+    drawn = draw(st.lists(st.sampled_from(legal), min_size=1, max_size=3))
+    return tuple(replace(call, name=_name(f"{prefix}{i}", call)) for i, call in enumerate(drawn))
 
 
-def _name(name: str, column: str | None) -> str:
-    return name if column is None or is_exact(column) else f"{name}_avg"
+def _name(name: str, call: AggregateCall) -> str:
+    """A name that says whether sums over the result are exact (`is_exact`)."""
+    exact = call.function != "avg" and all(map(is_exact, call.columns))
+    return name if exact else f"{name}_avg"
 
 
 def _condition(draw: st.DrawFn, plan: Sequence, index: int) -> Expression | None:

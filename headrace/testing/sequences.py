@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from headrace.expressions import evaluator
 from headrace.plan.sequence import Mode, StepKind
 from headrace.plan.sequence import Sequence as SequencePlan
-from headrace.testing.folds import fold
+from headrace.plan.user_aggregates import UserCall
+from headrace.testing.folds import fold, fold_user
 from headrace.testing.values import Row, canonical_row
 
 Rows = Sequence[Sequence[tuple[int, Row]]]
@@ -64,10 +65,12 @@ def _partitions(plan: SequencePlan, rows: Rows) -> dict[Row, list[Happening]]:
 
 def _in_order(plan: SequencePlan, holds: Conditions, partition: list[Happening]) -> list[tuple[int, Row]]:
     """The rows one after the other; `waiting[k]` are the matches that the k-th bound step has completed."""
-    waiting: dict[int, list[Match]] = {step: [] for step in plan.bound}
+    bound = plan.bound
+    waiting: dict[int, list[Match]] = {step: [] for step in bound}
+    earlier = [max((step for step in bound if step < i), default=None) for i in range(len(plan.steps))]
     found: list[tuple[int, Row]] = []
     for each in partition:
-        before = max((step for step in plan.bound if step < each.step), default=None)
+        before = earlier[each.step]
         if plan.steps[each.step].kind is StepKind.MISSING:
             assert before is not None
             waiting[before] = [m for m in waiting[before] if not holds[each.step](m.row + each.row)]
@@ -80,7 +83,7 @@ def _in_order(plan: SequencePlan, holds: Conditions, partition: list[Happening])
             made = Match(prefix + each.row, match.run[0].time if match.run else match.first)
             if not holds[each.step](made.row):
                 continue
-            if each.step == plan.bound[-1]:
+            if each.step == bound[-1]:
                 found.append((each.time, made.row))
             else:
                 _wait(plan, waiting[each.step], made)
@@ -131,6 +134,9 @@ def _told(plan: SequencePlan, match: Match) -> Row:
     names = plan.streams[first].schema.names
     values: list[Any] = []
     for call in plan.steps[first].folds:
+        if isinstance(call, UserCall):
+            values.append(fold_user(call, plan.streams[first].schema, [h.row for h in match.run]))
+            continue
         column = [None if call.column is None else h.row[names.index(call.column)] for h in match.run]
         values.append(len(column) if call.column is None else fold(call.function, column))
     return canonical_row(values)

@@ -104,6 +104,19 @@ def test_a_repeated_step_tells_of_its_run() -> None:
     assert trimmed == [(3, 1, "p", "p", "B"), (5, 2, "p", "q", "C"), (10, 1, "s", "s", "D")]
 
 
+def test_every_aggregate_can_be_told_of_a_run() -> None:
+    text = """
+        SELECT sum(p.weight) AS total, avg(p.weight) AS mean, max(p.id) AS most,
+               count(DISTINCT p.belt) AS belts
+        FROM SEQ(products+ AS p, cases AS c) UNRESTRICTED PARTITION BY p.belt = c.line
+        WHERE sum(p.weight) < 100
+    """
+    weights = {id: weight for _, belt, id, weight in PACKED if belt == 1}
+    found = answer(text, CATALOG, cases=[(20, 1, "Z", 1)], products=PACKED)
+    total = sum(weights.values())
+    assert found == [(20, total, total / len(weights), max(weights), 1)]
+
+
 def test_a_stream_can_follow_itself() -> None:
     text = "SELECT a.id, b.id AS next FROM SEQ(cases AS a, cases AS b) {} STRICT PARTITION BY line"
     cases = [*WAITING, (7, 1, "C", 1)]

@@ -136,7 +136,7 @@ def _step(plan: Sequence, index: int, read: Names) -> Plan:
     names = frozenset(stream.schema.names)
     if plan.order_matters(index) and not keeps_arrival_order(stream):
         return _narrow(stream, names)
-    folded = [call.column for call in step.folds if call.column is not None]
+    folded = [name for call in step.folds for name in call.columns]
     shown = names & read if step.kind is not StepKind.REPEATED else frozenset()
     return _narrow(stream, shown.union(step.keys, folded))
 
