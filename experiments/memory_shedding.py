@@ -114,7 +114,7 @@ EXPERIMENT = Experiment(
     method="each row of one stream has one partner in the other, at a distance that is exponential with a "
     "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a budget "
     "that is a share of what the exact join held at its peak, against keeping a share of the rows of both "
-    "streams at random, read off at the memory that the smaller windows held; every result of either is one of "
-    "the exact join's",
+    "streams at random, read off at the memory that the smaller windows held; every result of either is one "
+    "of the exact join's",
     run=run,
 )

@@ -13,13 +13,13 @@ from headrace.drawing import Explanation
 from headrace.drawing.diagram import with_texts
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
-from headrace.engine.quality import Setting, resize, settings
+from headrace.engine.quality import Setting, in_force, resize, settings
 from headrace.engine.reordering import GAIN, Reordering, Reorderings
 from headrace.engine.snapshot import MEMORY, Snapshot, restore_graph, snapshot_graph
 from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
-from headrace.flow.batch import Batch
+from headrace.flow.batch import Batch, Times
 from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part, decode
 from headrace.graph.admission import Rules
@@ -424,6 +424,14 @@ class Engine:
         """
         self._sink(query)
         return self.graph.quality.histories(query)
+
+    def in_force(self, query: str, times: ArrayLike) -> dict[Plan, Times]:
+        """The window sizes and granularities of a query in force at some times, such as its answers'.
+
+        By the nodes of its plan, a value for each time: what rows of that time got (002, §4).
+        """
+        self._sink(query)
+        return in_force(self.histories(query), np.asarray(times, np.int64))
 
     def show_table(self) -> str:
         """The state table as the papers print it."""

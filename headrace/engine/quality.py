@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from headrace.errors import GraphError
+from headrace.flow.batch import Times
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.history import Entries
+from headrace.plan.nodes import Plan
 from headrace.plan.show import show_node
 
 
@@ -52,6 +57,15 @@ def _setting(node: Node, queries: list[str]) -> Setting:
     return Setting(
         node.name, what, tuple(queries), least, most, history.value, history.entries, operator.earliest
     )
+
+
+def in_force(histories: Mapping[Plan, Entries], times: Times) -> dict[Plan, Times]:
+    """By window or granularity, the value at each time."""
+    found: dict[Plan, Times] = {}
+    for plan, entries in histories.items():
+        since, values = (np.array(each, np.int64) for each in zip(*entries, strict=True))
+        found[plan] = values[np.searchsorted(since, times, side="right") - 1]
+    return found
 
 
 def resize(node: Node, value: int, at: int | None) -> int:

@@ -37,6 +37,8 @@ Spill = Callable[[int], int]
 
 _TARGET: Final = 0.9
 """The share of the budget that predictions may use: the rest is for what they cannot know."""
+_LAST: Final = 0.97
+"""The share that they may use before windows become the least that they may be."""
 _MOST: Final = 1.05
 """The share of the budget at which a run fails, if it is to fail."""
 _LOOKS: Final = 32
@@ -94,12 +96,12 @@ class Manager:
         """Before rows run: decide, if enough has come since the last look."""
         if not self._fresh:
             return
+        for each in self._arrivals.values():
+            each.mark()
         newest = max(a.newest for a in self._arrivals.values() if a.newest is not None)
         if self._fresh <= self._patience and newest - self._looked < self._pause():
             return
         self._looked = newest
-        for each in self._arrivals.values():
-            each.mark()
         self._count()
         self._decide()
         self._fresh, self._unsettled = 0, True
@@ -151,10 +153,11 @@ class Manager:
         demands = [self._demand(node, len(users.get(node, ()))) for node in nodes]
         outlook = Outlook(self._fixed, demands)
         held = self._held(nodes, demands)
-        for node, demand, size in zip(nodes, demands, choose(outlook, _TARGET * self.budget), strict=True):
+        least = outlook.peak([demand.least for demand in demands])
+        limit = _TARGET if least <= _TARGET * self.budget else _LAST
+        for node, demand, size in zip(nodes, demands, choose(outlook, limit * self.budget), strict=True):
             self._take(node, demand, size, pressed=held > _TARGET * self.budget)
         needed = outlook.peak([size_of(node) for node in nodes])
-        least = outlook.peak([demand.least for demand in demands])
         self.forecast = Forecast(int(held), int(needed), int(least))
         dearest = max((demand.bytes for demand in demands), default=1.0)
         self._patience = int(max(0.0, self.budget - held) / _LOOKS / max(1.0, dearest))

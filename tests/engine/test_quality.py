@@ -265,6 +265,19 @@ def test_a_change_that_cannot_be_is_refused(code: str, act: Any) -> None:
     assert len(engine.settings()[0].history) == 1
 
 
+def test_every_answer_can_tell_the_quality_in_force() -> None:
+    engine = Engine()
+    plan = counted(Range(20, 5), 4, 10)
+    engine.add("q", plan)
+    engine.push("a", rows_of(1), [1])
+    engine.run()
+    engine.resize("adaptablewindow0", 6, at=7)
+    window, grain = adaptable(plan)
+    told = engine.in_force("q", [-5, 6, 7, 100])
+    assert told[window].tolist() == [20, 20, 6, 6]
+    assert told[grain].tolist() == [4, 4, 4, 4]
+
+
 def test_a_history_survives_a_snapshot() -> None:
     plan = IStream(Window(A, Range(10, 2)))
     engine = Engine()
