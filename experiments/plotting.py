@@ -82,15 +82,17 @@ def _panel(axis: Any, panel: Panel) -> None:
         axis.set_ylim(bottom=0)
         axis.margins(y=0.25)
         axis.set_ylim(bottom=0)
-    if len(panel.lines) > 1:
+    if bars:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
+    elif len(panel.lines) > 1:
         axis.legend()
 
 
 def _plain_ticks(axis: Any) -> None:
     """100 rather than 10², and names for the ticks between where an axis spans little."""
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatter
 
-    axis.set_major_formatter(LogFormatter(labelOnlyBase=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.6, 0.6)))
 
 

@@ -30,7 +30,7 @@ def run(names: Iterable[str], conditions: Conditions, out: Path = store.OUT) -> 
         entries[experiment.name] = _run_one(experiment, conditions, out)
         whole = store.keep(entries, out)
     if [e.name for e in chosen] == list(EXPERIMENTS) and conditions == Conditions() and out == store.OUT:
-        _make_page(whole, out)
+        make_page(whole, out)
     return all(e["holds"] for e in entries.values())
 
 
@@ -54,8 +54,12 @@ def _pictures(experiment: Experiment, result: Result, out: Path) -> str:
     return ", ".join(map(str, paths))
 
 
-def _make_page(whole: dict[str, Any], out: Path) -> None:
-    store.record(whole | {"experiments": {n: whole["experiments"][n] for n in EXPERIMENTS}})
+def make_page(whole: dict[str, Any], out: Path = store.OUT) -> None:
+    """Record the numbers, take over the pictures, and write the page."""
+    store.record(
+        whole
+        | {"experiments": {n: whole["experiments"][n] for n in EXPERIMENTS if n in whole["experiments"]}}
+    )
     page.PICTURES.mkdir(exist_ok=True)
     for name in EXPERIMENTS:
         drawn = out / f"{name}.svg"

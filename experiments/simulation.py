@@ -204,14 +204,16 @@ class Trace:
 
 def held_items(engine: Engine) -> int:
     """Rows and punctuations in all buffers but those of the sinks."""
-    return engine.metrics().held_items
+    arcs = [s.arc for s in engine.graph.sources.values()] + [n.operator.output for n in engine.graph.nodes]
+    sinks = {id(sink.arc) for sink in engine.graph.sinks.values()}
+    return sum(arc.held_items() for arc in arcs if id(arc) not in sinks)
 
 
 class Simulation:
     """An engine, its streams' arrivals, and a clock.
 
-    `gauge` is read after each arrival, before and after it is worked off, and after `every_step`; its peak is
-    kept. `feed` puts a row of a stream into the
+    The peak of `gauge` is kept; it is read after each step of an operator, each arrival and each tick, or
+    only after every `gauge_each` of the arrivals is worked off. `feed` puts a row of a stream into the
     engine, by its number in the stream; without it, rows of `SCHEMA` are pushed. `wrappers`: rows are put
     into the buffers of their sources by another process, as in Stream Mill, at no cost to the engine.
     """
@@ -224,7 +226,7 @@ class Simulation:
         *,
         watch: Node | None = None,
         gauge: Gauge | None = None,
-        every_step: bool = True,
+        gauge_each: int = 0,
         feed: Feed | None = None,
         wrappers: bool = False,
         seed: int = 7,
@@ -234,7 +236,7 @@ class Simulation:
         self.trace = Trace()
         self._watch = None if watch is None else Watch(watch)
         self._gauge = gauge
-        self._every_step = every_step
+        self._gauge_each = gauge_each
         self._wrappers = wrappers
         self._names = list(arrivals)
         self._instants, self._streams = _timeline(list(arrivals.values()))
@@ -265,7 +267,8 @@ class Simulation:
             self.engine.drain()
             self.clock.charge()
             self.trace.busy += self.clock.now - began
-            self._count()
+            if self._gauge is not None and self._gauge_each and self._next % self._gauge_each == 0:
+                self.trace.peak = max(self.trace.peak, self._gauge(self.engine))
             yield
 
     def end(self) -> Trace:
@@ -294,15 +297,14 @@ class Simulation:
                 watch.after(self.clock.now)
             if last:
                 self._take_answers()
-            if self._every_step:
-                self._count()
+            self._count()
             self._due()
             return taken
 
         return timed
 
     def _count(self) -> None:
-        if self._gauge is not None:
+        if self._gauge is not None and not self._gauge_each:
             self.trace.peak = max(self.trace.peak, self._gauge(self.engine))
 
     def _take_answers(self) -> None:
