@@ -72,7 +72,7 @@ class Changes:
         """Elements of the only relation that have come before, of which the ends are still to come."""
         codes = self.contents.codes(data.columns, data.num_rows)
         closed = np.flatnonzero(ends < MAX_TIME)
-        self._ends.add(self._events(ends[closed], codes[closed], np.full(len(closed), -1, np.int8), 0))
+        self.ends.add(self._events(ends[closed], codes[closed], np.full(len(closed), -1, np.int8), 0))
         return codes
 
     def _events(self, times: Times, codes: Codes, signs: Signs, relation: int) -> Events:
