@@ -37,7 +37,7 @@ TASKS = {
     "join": "two streams joined on a key in the same 10 s",
     "silent": "count of two streams by key each second, one silent for 6 s",
 }
-SYSTEMS = ("headrace", "bytewax", "pathway", "spark", "flink")
+SYSTEMS = ("headrace", "bytewax", "bytewax_arrow", "pathway", "spark", "flink")
 COLUMNS = {"rows_per_s": "rows/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "peak_mb": "peak MB"}
 
 HEAD = """# Benchmarks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -86,6 +87,8 @@ def at_their_times(asked: Asked) -> tuple[list[tuple[Batch, int]], int]:
     engine.add("q", asking)
     tables = {name: asked.read(name).combine_chunks().to_batches()[0] for name in asked.task.streams}
     warm_up(asked)
+    gc.collect()
+    gc.freeze()
     begin = begin_of_run()
     paces = {name: Pace(each.column(0).to_numpy(), begin) for name, each in tables.items()}
     given: list[tuple[Batch, int]] = []

@@ -1,6 +1,6 @@
 """Take the turns: every peer answers every task, the answers are checked, and the ratios are written.
 
-    python -m benchmarks.peers.run [--only TASK …] [--peers NAME …] [--scale 0.1] [--turns 2] [--seconds 20]
+    python -m benchmarks.peers.run [--only TASK …] [--peers NAME …] [--scale 0.1] [--turns 2]
 
 A slow peer gets a prefix of the data, and rates are compared row by row. Each rate is the best of the
 turns, and of the numbers of workers tried. A peer whose virtual environment is not there is left out, and
@@ -42,11 +42,12 @@ class Peer:
     closes: frozenset[str] = frozenset()
     """Tasks whose answers it gives only when a window ends."""
     paced: frozenset[str] = field(default_factory=lambda: frozenset(TASKS))
+    venv: str = ""
 
     @property
     def python(self) -> Path:
         """The interpreter it runs in: its own, or this one."""
-        return VENVS / self.name / "bin" / "python" if self.package else Path(sys.executable)
+        return VENVS / (self.venv or self.name) / "bin" / "python" if self.package else Path(sys.executable)
 
 
 PEERS = {
@@ -61,6 +62,13 @@ PEERS = {
             (1, 2),
             "bytewax",
             frozenset({"join"}),
+        ),
+        Peer(
+            "bytewax_arrow",
+            {"union": 10_000_000},
+            package="bytewax",
+            paced=frozenset(),
+            venv="bytewax",
         ),
         Peer(
             "pathway",
@@ -160,7 +168,8 @@ def latency(peer: Peer, task: Task, folder: Path, seconds: int) -> list[Result]:
 
 def compare(task: Task, peers: list[Peer], folder: Path, asked: argparse.Namespace) -> list[Result]:
     """Rates, memory and ratios on one task."""
-    found = {peer.name: fastest(peer, task, folder, asked.scale, asked.turns) for peer in peers}
+    able = [peer for peer in peers if task.name in peer.rows]
+    found = {peer.name: fastest(peer, task, folder, asked.scale, asked.turns) for peer in able}
     results: list[Result] = []
     for name, each in found.items():
         results.append({"name": f"{task.name}.{name}.rows_per_s", "value": each.rate, "unit": "rows/s"})
@@ -194,6 +203,19 @@ def p99_ratios(results: list[Result], task: Task, peers: list[Peer]) -> list[Res
     return found
 
 
+def on_spark(folder: Path, rows: int) -> list[Result]:
+    """Headrace on Spark against Spark's own operators: the rates, and a stream that is silent."""
+    from benchmarks import spark_bench
+    from benchmarks.peers.spark_silent import silent
+
+    spark = spark_bench.session()
+    try:
+        found = spark_bench.throughput(spark, folder / "spark", rows)
+        return [each for each in found if "tumbling" not in each["name"]] + silent(spark, folder / "silent")
+    finally:
+        spark.stop()
+
+
 def versions(peers: list[Peer]) -> dict[str, str]:
     """Of the packages in the peers' own environments."""
     found = {}
@@ -212,6 +234,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of the rows")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--seconds", type=int, default=20, help="of a paced run; 0: none")
+    parser.add_argument("--spark-rows", type=int, default=6_000_000, help="Headrace on Spark; 0: none")
     parser.add_argument("--out", type=Path, default=OUT / "peers.json")
     asked = parser.parse_args()
     absent = [name for name in asked.peers if not PEERS[name].python.exists()]
@@ -228,6 +251,8 @@ def main() -> int:
                     if task.name in peer.paced:
                         results += latency(peer, task, Path(name), asked.seconds)
                 results += p99_ratios(results, task, peers)
+        if asked.spark_rows:
+            results += on_spark(Path(name), asked.spark_rows)
     return 0 if write(asked.out, results, versions(peers)) else 1
 
 
