@@ -38,7 +38,13 @@ TASKS = {
     "silent": "count of two streams by key each second, one silent for 6 s",
 }
 SYSTEMS = ("headrace", "bytewax", "bytewax_arrow", "pathway", "spark", "flink")
-COLUMNS = {"rows_per_s": "rows/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "peak_mb": "peak MB"}
+COLUMNS = {
+    "rows_per_s": "rows/s",
+    "rows_per_cpu_s": "rows/s of CPU",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "peak_mb": "peak MB",
+}
 
 HEAD = """# Benchmarks
 

@@ -43,7 +43,7 @@ def test_the_page_has_the_numbers_and_their_bounds(written: tuple[Path, Path]) -
     out, docs = written
     assert page.main(out, docs) == 0
     text = (docs / "benchmarks.md").read_text()
-    assert "| headrace | 25,000,000 |  | 3.25 |  |" in text
+    assert "| headrace | 25,000,000 |  |  | 3.25 |  |" in text
     assert "| `union.vs_bytewax` | 12.5 x | ≥ 10 | ok |" in text
     assert "| `spark.silent.triggers_late` | 0 triggers | ≤ 1 | ok |" in text
     assert text.index("| q2 |  | 4,321 | NO |") < text.index("| q10 |  | 1,234 | yes |")

@@ -5,7 +5,6 @@ Its windows and joins take rows, so that this is a way for the union alone; stil
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import bytewax.operators as op
@@ -15,7 +14,7 @@ from bytewax.dataflow import Dataflow
 from bytewax.testing import TestingSource, run_main
 
 from benchmarks.peers.bytewax_peer import Keep, given
-from benchmarks.peers.peer import asked, pieces, write
+from benchmarks.peers.peer import asked, pieces, timed, write
 from benchmarks.peers.tasks import BASE, KEPT
 
 BATCH = 65_536
@@ -33,9 +32,7 @@ def main() -> None:
         batches = list(pieces(run.read(name), BATCH))
         sides.append(op.map(f"filter {name}", op.input(name, flow, TestingSource(batches)), kept))
     op.output("out", op.merge("merge", *sides), Keep())
-    began = time.perf_counter()
-    run_main(flow)
-    seconds = time.perf_counter() - began
+    seconds = timed(lambda: run_main(flow))
     write(run, pa.Table.from_batches(given), seconds, begin=BASE)
 
 

@@ -28,7 +28,7 @@ from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import cluster_main, run_main
 
-from benchmarks.peers.peer import COLUMNS, Asked, Pace, asked, begin_of_run, now, table_of, write
+from benchmarks.peers.peer import COLUMNS, Asked, Pace, asked, begin_of_run, now, table_of, timed, write
 from benchmarks.peers.tasks import BASE, KEPT
 
 BATCH = 10_000
@@ -187,12 +187,7 @@ def run_here(asked: Asked, member: int | None = None, addresses: list[str] | Non
     gc.freeze()
     if member is not None:
         _meet(asked.out, member, len(addresses or ()))
-    began = time.perf_counter()
-    if member is None:
-        run_main(flow)
-    else:
-        cluster_main(flow, addresses, member)
-    took = time.perf_counter() - began
+    took = timed(lambda: run_main(flow) if member is None else cluster_main(flow, addresses, member))
     answers = answers_of(asked)
     if asked.paced:
         answers = answers.append_column("at", pa.array(stamps, pa.int64()))
@@ -229,6 +224,7 @@ def cluster(asked: Asked) -> None:
     pq.write_table(pa.concat_tables([pq.read_table(out) for out in outs]), asked.out)
     whole = {
         "seconds": max(each["seconds"] for each in told),
+        "cpu": sum(each["cpu"] for each in told),
         "peak_mb": sum(each["peak_mb"] for each in told),
         "begin": BASE,
     }

@@ -107,6 +107,8 @@ class Measured:
     rate: float
     megabytes: float
     workers: int
+    by_cpu: float
+    """Rows a second of CPU, of all cores; 0 where it is not known."""
 
 
 def run_peer(
@@ -140,9 +142,11 @@ def fastest(peer: Peer, task: Task, folder: Path, scale: float, turns: int) -> M
             if wrong := expected.differ(task, pq.read_table(out), right):
                 raise SystemExit(f"{peer.name}, {task.name}: {wrong}")
             rate = rows / told["seconds"]
-            print(f"  {task.name:9} {peer.name:9} {workers} worker(s)  {rate:14,.0f} rows/s", flush=True)
+            by_cpu = rows / told["cpu"] if told["cpu"] else 0.0
+            told_cpu = f", {by_cpu:14,.0f} a CPU second" if by_cpu else ""
+            print(f"  {task.name:9} {peer.name:9} x{workers} {rate:14,.0f} rows/s{told_cpu}", flush=True)
             if best is None or rate > best.rate:
-                best = Measured(rate, told["peak_mb"], workers)
+                best = Measured(rate, told["peak_mb"], workers, by_cpu)
     assert best is not None
     return best
 
@@ -173,6 +177,10 @@ def compare(task: Task, peers: list[Peer], folder: Path, asked: argparse.Namespa
     results: list[Result] = []
     for name, each in found.items():
         results.append({"name": f"{task.name}.{name}.rows_per_s", "value": each.rate, "unit": "rows/s"})
+        if each.by_cpu:
+            results.append(
+                {"name": f"{task.name}.{name}.rows_per_cpu_s", "value": each.by_cpu, "unit": "rows/s"}
+            )
         results.append({"name": f"{task.name}.{name}.peak_mb", "value": each.megabytes, "unit": "MB"})
     for name, each in found.items():
         if name == "headrace" or "headrace" not in found:
