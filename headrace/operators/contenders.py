@@ -189,12 +189,18 @@ class Contenders:
         self._ends.keep(keep)
         held = _within(self._blocks.view[:, kernel.BASE], self._blocks.view[:, kernel.SIZE])
         self._pool[held, kernel.SLOT] = new[self._pool[held, kernel.SLOT]]
+        self._forget_keys()
+        if len(self._pool) > max(_ROOM, 16 * self._live):
+            self._repack()
+
+    def _forget_keys(self) -> None:
+        """Forget the keys without contenders, if they are the greater part."""
         used = np.asarray(self._blocks.view[:, kernel.SIZE] > 0)
+        if 2 * int(np.count_nonzero(used)) > len(used):
+            return
         codes = self._keys.compact(used)
         self._timeline.remap(1, np.append(codes, EMPTY))
         self._blocks.replace(self._blocks.view[used].copy())
-        if len(self._pool) > max(_ROOM, 16 * self._live):
-            self._repack()
 
     def close(self, punctuation: Punctuation) -> bool:
         """Forget the keys that a punctuation closes, if nothing of them is to leave; else do nothing."""
