@@ -23,7 +23,7 @@ def latencies(pairs: int, seconds: float, conditions: Conditions) -> list[float]
 
 def run(conditions: Conditions) -> Result:
     """All ways on the graph of Figure 10, then both ETS on graphs with more operators that never wait."""
-    seconds = conditions.seconds(3.0, 20.0, 200.0)
+    seconds = conditions.seconds(3.0, 15.0, 200.0)
     sizes = conditions.of((1, PAIRS), (1, PAIRS, 4, 6, 8), (1, PAIRS, 4, 6, 8))
     latencies(1, 1.0, WARM_UP)
     found = {pairs: latencies(pairs, seconds, conditions) for pairs in sizes}

@@ -14,7 +14,7 @@ def peak(way: Way, seconds: float, conditions: Conditions) -> float:
 
 def run(conditions: Conditions) -> Result:
     """A, B at each rate, and C, over the arrivals of Figure 7."""
-    long = conditions.seconds(15.0, 600.0, 10_000.0)
+    long = conditions.seconds(15.0, 400.0, 10_000.0)
     short = conditions.seconds(5.0, 100.0, 2_000.0)
     none = peak(NO_ETS, long, conditions)
     line_b = [peak(injected(r), min(2 * short, periodic_seconds(r, conditions)), conditions) for r in RATES]
