@@ -64,7 +64,8 @@ def _line(status: dict[str, Any]) -> str:
 
 def _memory(status: dict[str, Any]) -> str:
     held = f"{status['bytes'] / 1e6:.1f} MB"
-    return held if status["budget"] is None else f"{held} of {status['budget'] / 1e6:.1f} MB"
+    held += "" if status["budget"] is None else f" of {status['budget'] / 1e6:.1f} MB"
+    return f"{held}, {_size(status['spilled_bytes'])} on disk" if status.get("spilled_bytes") else held
 
 
 def as_line(status: dict[str, Any]) -> str:

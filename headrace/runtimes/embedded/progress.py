@@ -86,6 +86,7 @@ class Progress:
     checkpoints: int
     checkpoint_bytes: int
     messages: tuple[str, ...] = field(default=())
+    spilled_bytes: int = 0
 
 
 def measure(
@@ -143,6 +144,7 @@ def measure(
         checkpoints,
         checkpoint_bytes,
         messages,
+        spilled_bytes=metrics.spilled_bytes,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.connectors.contract import Commit
+from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
@@ -329,6 +330,9 @@ class Runner:
             self._recorder.close()
         if self._store is not None:
             self._store.close()
+        shelf = self.engine.shelf if hasattr(self, "engine") else None
+        if isinstance(shelf, DirectoryShelf):
+            shelf.close()
 
 
 def _essence(pipeline: Pipeline) -> dict[str, Any]:
