@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.cli.why import length
 from headrace.pipeline import Pipeline
 from headrace.pipeline.pipeline import PipelineStream
 
@@ -45,12 +46,10 @@ def describe(pipeline: Pipeline) -> str:
 def _stream(stream: PipelineStream) -> str:
     column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
     said = stream.lateness
-    bounds = {
-        "disorder": said.disorder,
-        "latency": said.latency,
-        "estimated": said.confidence and said.confidence.epsilon,
-    }
-    known = ", ".join(f"{name} {value}" for name, value in bounds.items() if value is not None)
+    tell = str if stream.definition.ticks_per_second is None else length
+    known = [f"{n} {tell(t)}" for n, t in (("disorder", said.disorder), ("latency", said.latency)) if t]
+    if said.confidence is not None:
+        known.append(f"disorder learned, to lose {said.confidence.epsilon:.2%} of the rows")
     source = stream.spec.source
     where = getattr(source, "path", None) or source.type
-    return f"{where}, {stream.definition.time.value} time{column}, {known or 'rows in order'}"
+    return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known) or 'rows in order'}"

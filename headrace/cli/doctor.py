@@ -82,5 +82,7 @@ def told(findings: list[Finding]) -> str:
         advice = "" if each.well else f"  ({each.advice})"
         lines.append(f"{marks[each.well, each.needed]:<8} {each.what:<10} {each.found}{advice}")
     broken = [each.what for each in findings if each.needed and not each.well]
-    lines.append(f"missing: {', '.join(broken)}" if broken else "embedded pipelines can run here")
+    on_spark = all(each.well for each in findings if each.what in (*FOR_SPARK, "java"))
+    also = "and on Spark too" if on_spark else "on Spark not yet: see what is absent"
+    lines.append(f"missing: {', '.join(broken)}" if broken else f"embedded pipelines can run here, {also}")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress, Runner
 
 Show = Callable[[Progress], None]
+PAUSE: Final = 5.0
 
 
 def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> None:
@@ -117,4 +118,17 @@ def _showing(as_json: bool, quiet: bool) -> Iterator[Show]:
         with Live(console=console, refresh_per_second=4, transient=True) as live:
             yield lambda progress: live.update(as_table(asdict(progress)))
     else:
-        yield lambda progress: print(as_line(asdict(progress)), file=sys.stderr)
+        yield _now_and_then(lambda progress: print(as_line(asdict(progress)), file=sys.stderr))
+
+
+def _now_and_then(show: Show) -> Show:
+    """A log is not a screen: a line each `PAUSE` seconds, and one whenever the state is another."""
+    last = (-PAUSE, "")
+
+    def told(progress: Progress) -> None:
+        nonlocal last
+        if progress.state != last[1] or progress.elapsed - last[0] >= PAUSE:
+            last = (progress.elapsed, progress.state)
+            show(progress)
+
+    return told

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.cli.why import instant, length
@@ -16,18 +17,17 @@ from headrace.runtimes.embedded import Progress
 
 def as_table(status: dict[str, Any]) -> Group:
     """Streams, queries and a line about the run."""
-    streams = Table("stream", *_right("rows", "rows/s", "heartbeat", "lag", "late", "rejected", "shed"))
+    counts = ["late", "rejected"] + ["shed"] * any(s.get("rows_shed") for s in status["streams"].values())
+    streams = _table("stream", "rows", "rows/s", "heartbeat", "lag", *counts)
     for name, s in status["streams"].items():
         beat = "ended" if s["ended"] else "-" if s["heartbeat"] is None else instant(s["heartbeat"])
         lag = "-" if s["lag"] is None else length(max(0, s["lag"]))
         numbers = (f"{s['rows_in']:,}", f"{s['rows_per_second']:,.0f}", beat, lag)
-        streams.add_row(
-            name, *numbers, *(f"{s.get(key, 0):,}" for key in ("rows_late", "rows_rejected", "rows_shed"))
-        )
-    queries = Table("query", *_right("answers", "answers/s", "memory"))
+        streams.add_row(name, *numbers, *(f"{s.get(f'rows_{count}', 0):,}" for count in counts))
+    queries = _table("query", "answers", "answers/s", "memory")
     for name, q in status["queries"].items():
         queries.add_row(name, f"{q['rows_out']:,}", f"{q['rows_per_second']:,.0f}", _size(q["bytes"]))
-    operators = Table("operator", *_right("state"))
+    operators = _table("operator", "state")
     for name, size in status["operators"].items():
         operators.add_row(name, _size(size))
     shown = [streams, queries, operators]
@@ -37,7 +37,7 @@ def as_table(status: dict[str, Any]) -> Group:
 
 
 def _quality(changeable: dict[str, Any]) -> Table:
-    table = Table("may change", *_right("now", "from", "to", "changes"))
+    table = _table("may change", "now", "from", "to", "changes")
     for each in changeable.values():
         numbers = (f"{each[key]:,}" for key in ("value", "least", "most", "changes"))
         table.add_row(each["what"], *numbers)
@@ -48,17 +48,16 @@ def _size(bytes: int) -> str:
     return f"{bytes / 1e6:,.1f} MB" if bytes >= 1e5 else f"{bytes / 1e3:,.1f} kB"
 
 
-def _right(*names: str) -> list[Any]:
-    from rich.table import Column
-
-    return [Column(name, justify="right") for name in names]
+def _table(of: str, *numbers: str) -> Table:
+    """What each line is of on the left, numbers on the right."""
+    return Table(of, *(Column(name, justify="right") for name in numbers), box=SIMPLE)
 
 
 def _line(status: dict[str, Any]) -> str:
     waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing waits"
     return (
         f"{status['pipeline']} {status['state']}, {status['elapsed']:.1f} s, clock {status['clock']}, "
-        f"{waiting}, memory {_memory(status)}, {status['checkpoints']} checkpoints"
+        f"{waiting}, memory {_memory(status)}, {_count(status['checkpoints'], 'checkpoint')}"
     )
 
 
@@ -66,6 +65,10 @@ def _memory(status: dict[str, Any]) -> str:
     held = f"{status['bytes'] / 1e6:.1f} MB"
     held += "" if status["budget"] is None else f" of {status['budget'] / 1e6:.1f} MB"
     return f"{held}, {_size(status['spilled_bytes'])} on disk" if status.get("spilled_bytes") else held
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def as_line(status: dict[str, Any]) -> str:

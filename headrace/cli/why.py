@@ -8,6 +8,8 @@ from typing import Any
 from headrace.time.timestamp import FARTHEST
 
 SECOND = 1_000_000
+KILLED = "killed"
+"""The state of a run that says it is running, and is not."""
 
 
 def reasons(status: dict[str, Any]) -> list[str]:
@@ -28,7 +30,9 @@ def _shed(name: str, stream: dict[str, Any]) -> str:
 def _waiting(status: dict[str, Any]) -> list[str]:
     if status["state"] == "finished":
         return ["The run is finished: every stream has ended, and nothing waits."]
-    said = [_waits(status, name, waiting) for name, waiting in status["waiting"].items()]
+    gone = ["The run ended without a word; this is its last. Run it again and it goes on."]
+    said = gone if status["state"] == KILLED else []
+    said += [_waits(status, name, waiting) for name, waiting in status["waiting"].items()]
     return said or ["Nothing waits: every row that came is answered for, as far as the query asks."]
 
 
@@ -62,9 +66,8 @@ def instant(tick: int | None) -> str:
     if abs(tick) < 10**13:
         return str(tick)
     try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=tick)).isoformat(
-            " ", "milliseconds"
-        )
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=tick)
+        return at.isoformat(" ", "milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return str(tick)
 

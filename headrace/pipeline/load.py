@@ -37,8 +37,12 @@ def load(path: str | Path) -> Pipeline:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        inside = path / "pipeline.toml"
         raise PipelineError(
-            "HR-F001", f"cannot read the file: {error}", place=str(path), hint="headrace init writes one"
+            "HR-F001",
+            f"cannot read the file: {getattr(error, 'strerror', None) or error}",
+            place=str(path),
+            hint=f"try {inside}" if inside.is_file() else "headrace init writes one",
         ) from None
     return parse(text, root=path.parent, name=path.name)
 

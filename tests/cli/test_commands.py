@@ -132,6 +132,22 @@ def test_why_and_top_read_what_a_run_left(tmp_path: Path) -> None:
     assert "bids" in headrace("top", pipeline, "--once").stdout
 
 
+def test_a_run_that_was_killed_is_not_watched_for_ever(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    headrace("run", pipeline)
+    left = tmp_path / "state" / "status.json"
+    left.write_text(json.dumps({**json.loads(left.read_text()), "state": "running"}))
+    assert "killed" in headrace("top", pipeline).stdout
+    assert "ended without a word" in headrace("why", pipeline).stdout
+
+
+def test_a_directory_is_not_a_file_but_may_hold_one(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    told = headrace("check", tmp_path)
+    assert told.exit_code == 1
+    assert f"try {pipeline}" in told.stderr
+
+
 def status(**stream: Any) -> dict[str, Any]:
     told = {"heartbeat": None, "rows_in": 0, **stream}
     waiting = {"union2": {"wanted": 1_700_000_060_000_000, "since": 1_700_000_000_000_000, "streams": ["b"]}}
@@ -140,7 +156,7 @@ def status(**stream: Any) -> dict[str, Any]:
 
 def test_why_names_the_stream_and_what_would_release_it() -> None:
     (silent,) = reasons(status())
-    assert "union2 waits since 2023-11-14 22:13:20.000+00:00 for stream 'b'" in silent
+    assert "union2 waits since 2023-11-14 22:13:20.000Z for stream 'b'" in silent
     assert "no row yet" in silent
     (behind,) = reasons(status(heartbeat=1_700_000_050_000_000, rows_in=5))
     assert "10 s short" in behind
@@ -158,6 +174,7 @@ def test_doctor_finds_what_is_here() -> None:
     told = headrace("doctor")
     assert told.exit_code == 0
     assert "embedded pipelines can run here" in told.stdout
+    assert "on Spark" in told.stdout.splitlines()[-1]
     found = {each["what"]: each for each in json.loads(headrace("doctor", "--json").stdout)}
     assert found["pyarrow"]["well"]
 

@@ -126,7 +126,7 @@ class Recorded:
         except (OSError, ValueError) as error:
             raise DurabilityError(
                 "HR-D010",
-                f"no recorded run: {error}",
+                f"no recorded run: {getattr(error, 'strerror', None) or error}",
                 place=str(self.path),
                 hint='record = "…" under [pipeline] records one',
             ) from None
