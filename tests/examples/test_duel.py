@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from examples.auction import QUERIES, STREAMS, Stream
-from examples.demo import main
-from examples.duel import BEHIND, STEP, Duel, Runner, queries
+from examples.auction import STREAMS, Stream
+from examples.duel.__main__ import main
+from examples.duel.engines import BEHIND, QUERIES, STEP, Duel, Runner, queries
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 

@@ -7,8 +7,8 @@ import textwrap
 import time
 from collections.abc import Iterable
 
-from examples.auction import MINUTE, QUERIES, TITLES, Auction, open_house
-from examples.duel import BEHIND, GUARD, Answer, Duel, Runner, Tick
+from examples.auction import MINUTE, TITLES, Auction, Pace, open_house
+from examples.duel.engines import BEHIND, GUARD, QUERIES, Answer, Duel, Runner, Tick
 from headrace.graph.node import Node
 from headrace.testing.arrivals import SECOND
 
@@ -23,7 +23,7 @@ ASKED = {
 def show(minutes: int) -> Duel:
     """Run the whole demonstration and give back what was measured."""
     began = time.perf_counter()
-    auction = open_house(minutes)
+    auction = open_house(Pace(minutes * MINUTE))
     duel = Duel(auction)
     introduce(auction)
     ask()
@@ -43,9 +43,9 @@ def show(minutes: int) -> Duel:
 
 def introduce(auction: Auction) -> None:
     """Who speaks, and how well."""
-    headline(f"HEADRACE: an online auction, {auction.minutes} minutes of it")
-    say("""This runs on the Headrace engine inside one Python process. (The same queries on Spark are the
-        subject of later work.) The clock is simulated: minutes go by in seconds.""")
+    headline(f"HEADRACE: an online auction, {auction.end // MINUTE} minutes of it")
+    say("""This runs on the Headrace engine inside one Python process; `make demo` shows it on Spark. The
+        clock is simulated: minutes go by in seconds.""")
     title("1. Three streams")
     kinds = {
         "bids": f"busy, and out of order by up to {auction.disorder / SECOND:.1f} s",
@@ -176,7 +176,7 @@ def conclude(duel: Duel, took: float) -> None:
         + ("exactly the same answers." if same else "DIFFERENT answers: that is a bug, please report it."),
         f"{total:,} rows came in, out of order; the answers came out in order; {odd} rows were set apart,"
         " each with its reason.",
-        f"{duel.auction.minutes} minutes of two engines took {took:.1f} s here.",
+        f"{duel.auction.end // MINUTE} minutes of two engines took {took:.1f} s here.",
     ):
         say(line, indent="  - ", after="    ")
     print("\n  Next: README.md, docs/concepts/, and examples/ for how this was done.\n")

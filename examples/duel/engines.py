@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from examples.auction import CATALOG, QUERIES, STREAMS, Auction
+from examples.auction import CATALOG, STREAMS, Auction
 from headrace import Engine, Query, Rules, TimerPromise, query
 from headrace.testing.arrivals import SECOND
 from headrace.testing.compare import events_of
@@ -21,6 +21,23 @@ BEHIND = {"bids": 4 * SECOND, "auctions": SECOND, "closings": SECOND}
 """How far each stream may be behind the wall clock: the auction house's policy, enforced on arrival."""
 GUARD = 60 * SECOND
 QUIET = ("auctions", "closings")
+
+QUERIES = {
+    "log": """
+        SELECT item, 'bid' AS what, price FROM bids
+        UNION ALL
+        SELECT item, 'closed' AS what, CAST(NULL AS DOUBLE) AS price FROM closings""",
+    "sold": """
+        SELECT a.title, max(b.price) AS price, count(*) AS bids
+        FROM   closings [NOW] AS c, auctions [RANGE 1 HOUR] AS a,
+               bids [RANGE 1 HOUR] AS b
+        WHERE  c.item = a.item AND c.item = b.item
+        GROUP  BY a.title""",
+    "highest": """
+        SELECT item, max(price) AS price, count(*) AS bids, window_end
+        FROM   bids [RANGE 1 MINUTE SLIDE 1 MINUTE]
+        GROUP  BY item""",
+}
 
 
 @dataclass(frozen=True)
