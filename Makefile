@@ -35,7 +35,7 @@ test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 
 soak: $(READY) ## Kill running pipelines 200 times and Spark drivers 20 times, and look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
-	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark -m "slow and spark" $(ARGS)
+	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples -m "slow and spark" $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .

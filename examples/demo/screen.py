@@ -163,7 +163,7 @@ class Screen:
         delays = self._delays(self.show.prompt)
         return (
             f"With Headrace an answer came out [{GOOD}]{statistics.median(delays):.1f} s[/] after its window,"
-            f" {max(delays):.1f} s at the latest.\n  A row may be {BEHIND} s on its way, no one knows sooner."
+            f" {max(delays):.1f} s at the latest.\n  A row may be {BEHIND} s on its way: none can be sooner."
         )
 
     def _waiting(self) -> str:
@@ -182,7 +182,7 @@ class Screen:
         prompt, alone = self.show.prompt, self.show.alone
         reasons = "; ".join(sorted({f"{row.code}: {_reason(row.reason)}" for row in prompt.rejected}))
         return (
-            f"{_count(len(prompt.late), 'late bid')} kept apart, with the heartbeat they missed;"
+            f"{_count(len(prompt.late), 'late bid')} kept apart, each with the heartbeat that it missed;"
             f" {len(prompt.rejected)} rejected\n  ({reasons}).\n  Spark alone keeps neither; it counted"
             f" {_count(alone.dropped, 'dropped row')}."
         )

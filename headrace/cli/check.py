@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from headrace.cli.why import length
@@ -46,7 +47,7 @@ def describe(pipeline: Pipeline) -> str:
 def _stream(stream: PipelineStream) -> str:
     column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
     said = stream.lateness
-    tell = str if stream.definition.ticks_per_second is None else length
+    tell: Callable[[int], str] = str if stream.definition.ticks_per_second is None else length
     known = [f"{n} {tell(t)}" for n, t in (("disorder", said.disorder), ("latency", said.latency)) if t]
     if said.confidence is not None:
         known.append(f"disorder learned, to lose {said.confidence.epsilon:.2%} of the rows")
