@@ -18,7 +18,7 @@ from benchmarks.peers.peer import COLUMNS, Asked, asked, write
 from benchmarks.peers.tasks import BASE, KEPT
 
 TIME = "ts AS TO_TIMESTAMP_LTZ(t / 1000, 3), WATERMARK FOR ts AS ts"
-END = "CAST(UNIX_TIMESTAMP(CAST(window_end AS STRING)) * 1000000 AS BIGINT) AS e"
+END = "UNIX_TIMESTAMP(DATE_FORMAT(window_end, 'yyyy-MM-dd HH:mm:ss')) * 1000000 AS e"
 QUERIES = {
     "union": f"SELECT t, k, v FROM a WHERE v < {KEPT} UNION ALL SELECT t, k, v FROM b WHERE v < {KEPT}",
     "tumbling": f"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -99,9 +99,20 @@ def asked() -> Asked:
 
 
 def peak_megabytes() -> float:
-    """The most memory this process and its children ever had."""
-    usage = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return max(each.ru_maxrss for each in usage) / 1024
+    """The most memory that this process ever had, and the processes that it started and that still live."""
+    statuses = {}
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
+        except OSError:  # it has ended meanwhile
+            continue
+        if "VmHWM" in fields:
+            peak = int(fields["VmHWM"].split()[0]) / 1024
+            statuses[int(path.parent.name)] = (int(fields["PPid"]), peak)
+    mine = {os.getpid()}
+    while more := {pid for pid, (parent, _) in statuses.items() if parent in mine} - mine:
+        mine |= more
+    return sum(statuses[pid][1] for pid in mine if pid in statuses)
 
 
 def write(asked: Asked, answers: pa.Table, seconds: float, **more: Any) -> None:

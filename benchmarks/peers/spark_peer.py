@@ -31,8 +31,9 @@ def read(spark: SparkSession, asked: Asked, stream: str, folder: Path) -> DataFr
     table = asked.read(stream)
     size = -(-table.num_rows // FILES)
     end = pa.table({"t": [int(table["t"][-1].as_py()) + FAR], "k": [-1], "v": [KEPT]})
-    parts = [table.slice(0, 1000), *(table.slice(max(1000, i * size), size) for i in range(FILES))]
-    parts[1] = table.slice(1000, size - 1000)
+    first = min(1000, size // 2)
+    parts = [table.slice(0, first), table.slice(first, size - first)]
+    parts += [table.slice(i * size, size) for i in range(1, FILES)]
     where = folder / stream
     where.mkdir()
     for i, part in enumerate([*parts, end]):
@@ -79,21 +80,10 @@ def main() -> None:
             run.read(name).num_rows for name in run.task.streams
         )
         rows = spark.read.parquet(str(folder / "out")).filter("k >= 0").select(*COLUMNS[run.task.name])
-        write(run, rows.toArrow(), milliseconds / 1000 / share, begin=BASE, peak_mb=_peak(spark))
+        write(run, rows.toArrow(), milliseconds / 1000 / share, begin=BASE)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _peak(spark: SparkSession) -> float:
-    """The most memory that the JVM had."""
-    context = spark.sparkContext._jvm
-    assert context is not None
-    process = context.java.lang.ProcessHandle.current().pid()
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
 
 
 if __name__ == "__main__":
