@@ -204,7 +204,7 @@ def test_a_burst_fits_into_the_budget_and_windows_return_to_their_best(name: str
     assert all(len(s.history) < 40 for s in engine.settings()), "windows do not flap"
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "60")) // 10, deadline=None)
+@settings(max_examples=1 + int(os.environ.get("HEADRACE_EXAMPLES", "60")) // 10, deadline=None)
 @given(
     rates=st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0, 20, 100, 400])), min_size=2, max_size=5),
     share=st.sampled_from([0.3, 0.5, 0.8]),
