@@ -133,7 +133,7 @@ def _watch(show: Show, screen: Screen, seconds: float) -> None:
     show.house.open(max(LEAST, min(seconds, LIMIT - AFTER - spent)) // 5 * 5)
     while not show.house.over:
         screen.refresh()
-    end = show.began + LIMIT
+    end = max(show.began + LIMIT, time.monotonic() + AFTER)
     while not screen.all_out() and time.monotonic() < end:
         screen.refresh()
     show.ended = time.time_ns() // 1000

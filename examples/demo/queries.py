@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ class Side:
     def keep(self, kind: list[Any]) -> Callable[[DataFrame, int], None]:
         """A sink of late or rejected rows."""
         return lambda rows, batch: kind.extend(
-            row for row in rows.collect() if f'"item":{REHEARSAL}' not in (row.row or "")
+            row for row in rows.collect() if json.loads(row.row or "{}").get("item") != REHEARSAL
         )
 
     @property
