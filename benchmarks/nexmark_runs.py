@@ -148,8 +148,13 @@ def _any(folder: Path) -> bool:
 
 def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
     """The rows in an order of their own, times as numbers: equal on both runtimes."""
-    plain = [c.cast("int64") if pt.is_timestamp(c.type) else c for c in table.combine_chunks().columns]
+    plain = [_ticks(c) if pt.is_timestamp(c.type) else c for c in table.combine_chunks().columns]
     return sorted(zip(*(c.to_pylist() for c in plain), strict=True), key=repr)
+
+
+def _ticks(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Microseconds: Spark's files have nanoseconds."""
+    return times.cast(pa.timestamp("us", tz=times.type.tz)).cast("int64")
 
 
 __all__ = ["DEFINITIONS", "Run", "embedded", "house", "on_spark", "rows_of", "write_files"]
