@@ -33,7 +33,7 @@ def pace(seconds: float) -> Pace:
         closes=(9 * SECOND, 11 * SECOND),
         silence=(13 * SECOND, end - 12 * SECOND),
         delay=SECOND,
-        late=(5 * SECOND, 10 * SECOND),
+        late=(8 * SECOND, 14 * SECOND),
         rise=60.0,
     )
 

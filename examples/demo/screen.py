@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from examples.demo.__main__ import Show
 
 WIDTH = 100
+MOST = 6
+"""Late rows that are shown."""
 GOOD, BAD, DIM = "green", "red", "dim"
 KINDS = {
     "bids": "busy, and out of order by up to a second",
@@ -214,7 +216,7 @@ class Screen:
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style=DIM)
         for name in ("late bid", "made at", "too late by"):
             table.add_column(name, no_wrap=True)
-        for row in sorted(self.show.prompt.late, key=lambda each: each.time):
+        for row in sorted(self.show.prompt.late, key=lambda each: -each.lateness)[:MOST]:
             bid = json.loads(row.row)
             what = f"{bid['price']:.2f} for the {TITLES[bid['item']]}, by {bid['bidder']}"
             table.add_row(what, _clock(row.time), f"{row.lateness / SECOND:.1f} s")
