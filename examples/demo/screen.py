@@ -176,8 +176,8 @@ class Screen:
         if held:
             said += f", and [{BAD}]still holds {_count(len(held), 'answer')} back[/]"
         return (
-            f"{said}: its watermark stands still while closings are silent,\n  and with it the bids."
-            f" Headrace looks at the clock too: a closing that is {BEHIND} s late will not come."
+            f"{said}: its watermark stands still\n  while closings are silent, and with it the bids."
+            f" Headrace looks at the clock too:\n  a closing that is {BEHIND} s late will not come."
         )
 
     def _apart(self) -> str:
@@ -203,7 +203,7 @@ class Screen:
         prompt, alone = self.show.prompt.windows, self.show.alone.windows
         both = [end for end in self.ends() if end in prompt and end in alone]
         same = [end for end in both if prompt[end].rows == alone[end].rows]
-        said = f"Of {_count(len(both), 'window')} that both answered, {len(same)} have exactly the same rows"
+        said = f"Of {_count(len(both), 'window')} that both answered, {len(same)} with exactly the same rows"
         others = set(both) - set(same)
         if not others:
             return said + "."

@@ -76,7 +76,7 @@ def test_the_summary_tells_of_both_sides_and_of_every_bid(show: Show, tmp_path: 
     assert "Bids: 32 = 30 in answers + 1 late + 1 rejected: every row accounted for." in text
     assert "9.50 for the globe, by p7" in text
     assert "counted 2 dropped rows" in text
-    assert "1 have exactly the same rows" in text
+    assert "1 with exactly the same rows" in text
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
 
 
