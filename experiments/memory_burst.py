@@ -104,11 +104,11 @@ def run(conditions: Conditions) -> Result:
     ]
     x = "Time (windows of MAX)"
     megabytes = [
-        Line("fixed windows", fixed.at, [b / 1e6 for b in fixed.held], "line"),
-        Line("within the budget", adaptive.at, [b / 1e6 for b in adaptive.held], "line"),
+        Line("fixed windows", fixed.at, [b / 1e6 for b in fixed.held], "steps"),
+        Line("within the budget", adaptive.at, [b / 1e6 for b in adaptive.held], "steps"),
         Line("budget", fixed.at, [budget / 1e6] * len(fixed.at), "flat"),
     ]
-    sizes = [Line("smaller window of the two", adaptive.at, adaptive.least, "line")]
+    sizes = [Line("smaller window of the two", adaptive.at, adaptive.least, "steps")]
     return Result(
         measures,
         [

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import headrace.cli.experiment as command
 from experiments import fig7, page, running, store
+from experiments.plotting import STYLES
 from experiments.result import Conditions, Line, Measure, Panel, Result
 from experiments.table import EXPERIMENTS
 from experiments.unions import DEMAND
@@ -25,7 +26,8 @@ def test_the_claim_holds_on_the_simulated_clock(name: str) -> None:
     result = EXPERIMENTS[name].run(TINY)
     assert result.holds, [m for m in result.measures if m.floor is not None or m.ceiling is not None]
     assert len({m.name for m in result.measures}) == len(result.measures)
-    assert all(len(line.x) == len(line.y) for panel in result.panels for line in panel.lines)
+    lines = [line for panel in result.panels for line in panel.lines]
+    assert all(len(line.x) == len(line.y) and line.style in STYLES for line in lines)
 
 
 def test_a_fixed_service_time_finds_the_same_twice() -> None:
@@ -40,8 +42,8 @@ def test_the_page_is_what_the_recorded_numbers_make() -> None:
     assert page.PAGE.read_text() == page.page(json.loads(store.RECORDED.read_text()))
 
 
-def test_the_page_tells_of_experiments_that_exist() -> None:
-    assert set(json.loads(store.RECORDED.read_text())["experiments"]) <= set(EXPERIMENTS)
+def test_the_page_tells_of_every_experiment() -> None:
+    assert list(json.loads(store.RECORDED.read_text())["experiments"]) == list(EXPERIMENTS)
 
 
 def result_of(value: float) -> Result:
