@@ -56,7 +56,8 @@ def micro_batches(draw: st.DrawFn, case: Case) -> list[MicroBatch]:
             wild = rng.choice((time,) * 20 + (time + 500, None))
             arrivals.append((time + delay, name, wild, row))
     arrivals.sort(key=lambda a: a[0])
-    now, batches = (arrivals[0][0] if arrivals else 0) - 1, list[MicroBatch]()
+    # An engine's clock begins at 0 and never goes back: instants before that would all be the same one.
+    now, batches = max(arrivals[0][0] if arrivals else 0, 0) - 1, list[MicroBatch]()
     schemas = {s.name: s.columns for s in sources_of(case.plan)}
     while arrivals:
         now = max(now + 1, arrivals[0][0]) + rng.choice((0, 0, 2, 9))
