@@ -108,26 +108,13 @@ def run(conditions: Conditions) -> Result:
         [
             *_rows("selective", few, latency, memory),
             *_rows("proliferative", many, latency, memory),
-            Measure(
-                "levels.operator_over_query_latency",
-                latency["operator"][many] / latency["query"][many],
-                "×",
-                ceiling=1.0,
-                paper="lower",
-            ),
-            Measure(
-                "levels.operator_over_query_memory",
-                memory["operator"][many] / memory["query"][many],
-                "×",
-                floor=1.2,
-                paper="higher",
-            ),
-            Measure(
-                "levels.memory_aware_over_query_memory",
-                memory["memory"][many] / memory["query"][many],
-                "×",
-                ceiling=1.1,
-                paper="not higher",
+            *(
+                Measure(f"levels.{name}", of[level][many] / of["query"][many], "×", paper=paper, **bound)
+                for name, of, level, paper, bound in (
+                    ("operator_over_query_latency", latency, "operator", "lower", {"ceiling": 1.0}),
+                    ("operator_over_query_memory", memory, "operator", "higher", {"floor": 1.2}),
+                    ("memory_aware_over_query_memory", memory, "memory", "not higher", {"ceiling": 1.1}),
+                )
             ),
             Measure("levels.memory_aware_worst", max(_ratios(memory)), "×", differs=WORST),
         ],

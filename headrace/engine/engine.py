@@ -15,7 +15,7 @@ from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, in_force, resize, settings
 from headrace.engine.reordering import GAIN, Reordering, Reorderings
-from headrace.engine.snapshot import MEMORY, Snapshot, restore_graph, snapshot_graph
+from headrace.engine.snapshot import MEMORY, Snapshot, check_chain, restore_graph, snapshot_graph
 from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
@@ -500,7 +500,7 @@ class Engine:
 
     def _apply(self, snapshots: Snapshot | Iterable[Snapshot], since: int | None) -> None:
         chain = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
-        _check_chain(chain, since)
+        check_chain(chain, since)
         for snapshot in chain:
             if "orders" in snapshot.chunks and self._orders.follow(
                 self.graph, decode(snapshot.chunks["orders"])
@@ -534,21 +534,6 @@ def _wake(source: SourceNode) -> None:
     """Something came to a source."""
     for node in source.successors:
         node.fresh = True
-
-
-def _check_chain(chain: list[Snapshot], since: int | None) -> None:
-    """A full snapshot (`since` None), or an increment of `since`; then each increment of the one before."""
-    expected = since
-    for snapshot in chain:
-        if snapshot.since != expected:
-            last = "nothing" if expected is None else f"version {expected}"
-            begins = "is full" if snapshot.since is None else f"counts from version {snapshot.since}"
-            raise GraphError(
-                "HR-G010",
-                f"snapshot {snapshot.version} {begins}, but comes after {last}",
-                hint="give one full snapshot and all later ones, in order, each once",
-            )
-        expected = snapshot.version
 
 
 def _check_instant(instant: int, place: str) -> None:

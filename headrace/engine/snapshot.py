@@ -60,6 +60,21 @@ class Snapshot:
         return Snapshot(head["version"], head["since"], head["now"], chunks)
 
 
+def check_chain(chain: list[Snapshot], since: int | None) -> None:
+    """A full snapshot (`since` None), or an increment of `since`; then each increment of the one before."""
+    expected = since
+    for snapshot in chain:
+        if snapshot.since != expected:
+            last = "nothing" if expected is None else f"version {expected}"
+            begins = "is full" if snapshot.since is None else f"counts from version {snapshot.since}"
+            raise GraphError(
+                "HR-G010",
+                f"snapshot {snapshot.version} {begins}, but comes after {last}",
+                hint="give one full snapshot and all later ones, in order, each once",
+            )
+        expected = snapshot.version
+
+
 def snapshot_graph(
     graph: Graph, extra: dict[str, Part], version: int, since: int | None, now: int
 ) -> Snapshot:

@@ -28,6 +28,7 @@ from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
+from headrace.time.timestamp import MAX_TIME
 from tests.engine.driving import execute
 from tests.engine.test_quality import bounded
 
@@ -218,19 +219,20 @@ def test_any_load_whose_minimum_fits_stays_within_the_budget(
     def run(budget: int | None) -> tuple[int, int]:
         engine, rng = started(BOUNDED[name], budget, policy="fail"), np.random.default_rng(1)
         begin = peak = least = 0
-        for steps, rows in rates:
-            for _ in range(steps):
+        for rows in (rows for steps, rows in rates for _ in range(steps)):
+            try:
                 feed(engine, begin, rows, rng)
-                peak, begin = max(peak, engine.metrics().bytes), begin + STEP
-                least = max(least, engine.manager.forecast.least if engine.manager else 0)
+            except BudgetError:
+                peak = MAX_TIME
+            peak, begin = max(peak, engine.metrics().bytes), begin + STEP
+            least = max(least, engine.manager.forecast.least if engine.manager else 0)
+            if peak == MAX_TIME:
+                break
         return peak, least
 
     free, _ = run(None)
     budget = max(150_000, int(share * free))
-    try:
-        peak, least = run(budget)
-    except BudgetError:
-        return
+    peak, least = run(budget)
     assert peak <= 1.05 * budget or least > 0.9 * budget, (peak, least, budget)
 
 
@@ -256,14 +258,17 @@ def test_rows_that_come_again_after_a_restore_meet_the_same_choices(name: str) -
 
 
 def test_a_snapshot_with_a_budget_serves_an_engine_without_and_the_other_way_round() -> None:
-    rng = np.random.default_rng(1)
     managed, plain = started(SUM, "1 MB"), started(SUM, None)
     for engine in (managed, plain):
-        feed(engine, 0, 100, rng)
-    started(SUM, None).restore(managed.snapshot())
-    other = started(SUM, "1 MB")
-    other.restore(plain.snapshot())
-    feed(other, STEP, 100, rng)
+        feed(engine, 0, 100, np.random.default_rng(1))
+    without, within = started(SUM, None), started(SUM, "1 MB")
+    without.restore(managed.snapshot())
+    within.restore(plain.snapshot())
+    assert (without.manager is None, within.manager is None) == (True, False)
+    engines = (managed, plain, without, within)
+    first, *others = [[b.data for b in feed(e, STEP, 100, np.random.default_rng(2))] for e in engines]
+    assert first
+    assert others == [first] * 3
 
 
 # ------------------------------------------------------------------------------------------------- shortage

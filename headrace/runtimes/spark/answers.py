@@ -161,12 +161,12 @@ def stood_for(rows: pa.RecordBatch) -> int:
 
 
 def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Table]:
-    sources = {name: s for name, s in engine.metrics().sources.items() if name in streams}
+    sources = {name: s for name, s in engine.graph.sources.items() if name in streams}
     figures = {
         "stream": pa.array(sources, pa.string()),
         "heartbeat": pa.array([_known(s.promised) for s in sources.values()], pa.int64()),
-        "waiting": pa.array([s.held_rows for s in sources.values()], pa.int64()),
-        "rows": pa.array([s.rows_in for s in sources.values()], pa.int64()),
+        "waiting": pa.array([s.arc.held_rows() for s in sources.values()], pa.int64()),
+        "rows": pa.array([s.admission.rows_in for s in sources.values()], pa.int64()),
     }
     held = {"state_bytes": held_bytes(engine)}
     return [notes(METRICS, shard, figures, len(sources)), notes(METRICS, shard, held)]
