@@ -11,13 +11,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+
+from examples.spark_log import spark_speaks_to
 
 if TYPE_CHECKING:
     from examples.demo.house import House
@@ -64,7 +64,7 @@ def main(words: list[str] | None = None) -> int:
     console = Console(highlight=False)
     log = Path(tempfile.gettempdir(), f"headrace-demo-{os.getpid()}.log")
     try:
-        with _spark_speaks_to(log):
+        with spark_speaks_to(log):
             run(console, asked.seconds, asked.picture)
     except KeyboardInterrupt:
         console.print("\nStopped.")
@@ -76,19 +76,6 @@ def main(words: list[str] | None = None) -> int:
         return 1
     log.unlink()
     return 0
-
-
-@contextmanager
-def _spark_speaks_to(log: Path) -> Iterator[None]:
-    """What Java and Spark's workers write on standard error goes to a file."""
-    kept = os.dup(2)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def run(console: Console, seconds: float = OPEN, picture: Path | None = None) -> Show:

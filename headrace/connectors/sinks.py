@@ -192,51 +192,40 @@ class PartsSink:
             self._writer = None
 
 
-class StandardOutput:
+class _Uncommitted:
+    """What has nothing to prepare and nothing to publish."""
+
+    def begin(self) -> Commit:
+        return {}
+
+    def open(self, schema: Schema, commit: Commit) -> None:
+        return None
+
+    def prepare(self) -> Commit:
+        return {}
+
+    def publish(self, commit: Commit) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class StandardOutput(_Uncommitted):
     """Lines on standard output, at once. What was printed cannot be taken back after a crash."""
 
     def __init__(self, format: str = "json") -> None:
         self._encode = ENCODERS[format]
 
-    def begin(self) -> Commit:
-        return {}
-
-    def open(self, schema: Schema, commit: Commit) -> None:
-        return None
-
     def write(self, data: pa.RecordBatch) -> None:
         sys.stdout.write(self._encode(data).decode("utf-8"))
         sys.stdout.flush()
 
-    def prepare(self) -> Commit:
-        return {}
 
-    def publish(self, commit: Commit) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-
-class NoSink:
+class NoSink(_Uncommitted):
     """Takes rows and keeps none: for outputs that nobody asked for."""
 
-    def begin(self) -> Commit:
-        return {}
-
-    def open(self, schema: Schema, commit: Commit) -> None:
-        return None
-
     def write(self, data: pa.RecordBatch) -> None:
-        return None
-
-    def prepare(self) -> Commit:
-        return {}
-
-    def publish(self, commit: Commit) -> None:
-        return None
-
-    def close(self) -> None:
         return None
 
 

@@ -84,31 +84,30 @@ class NexmarkFrom(Table):
     keep_open: bool = False
 
 
-class TcpFrom(Table):
+class LinesFrom(Table):
+    """What there is to say of lines, wherever they come from."""
+
+    format: Lines = "json"
+    missing: Literal["error", "null"] = "error"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    header: bool = True
+    max_line: int = Field(default=8 << 20, ge=1)
+    keep_open: bool = False
+
+
+class TcpFrom(LinesFrom):
     """Lines from a socket: of a server, or, with `listen`, of clients."""
 
     type: Literal["tcp"]
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65_535)
     listen: bool = False
-    format: Lines = "json"
-    missing: Literal["error", "null"] = "error"
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    header: bool = True
-    max_line: int = Field(default=8 << 20, ge=1)
-    keep_open: bool = False
 
 
-class StdinFrom(Table):
+class StdinFrom(LinesFrom):
     """Lines from standard input."""
 
     type: Literal["stdin"]
-    format: Lines = "json"
-    missing: Literal["error", "null"] = "error"
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    header: bool = True
-    max_line: int = Field(default=8 << 20, ge=1)
-    keep_open: bool = False
 
 
 class SparkFrom(Table):

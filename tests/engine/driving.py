@@ -1,4 +1,4 @@
-"""Running a random case on the engine in a random way."""
+"""Running a random case on the engine in a random way, and what its answers must be."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
+from hypothesis import note
 
 from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
 from headrace.flow.shelf import Held
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case, sources_of, tables_of
 from headrace.testing.runs import Run
 from headrace.time.ets import NONE, ON_DEMAND, Policy, TimerPromise, periodic
@@ -71,3 +74,11 @@ def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[l
             engine.end(step[1])
         answers += engine.drain("q")
     return answers, engine
+
+
+def assert_oracles_answer(case: Case, run: Run, hook: Hook = no_hook) -> None:
+    """Run in this way, the case gives what recomputing everything at every instant gives."""
+    answers, _ = execute(case, run, hook=hook)
+    expected = oracle.stream(case.plan, case.sources)
+    note(f"expected {expected}")
+    assert_same_stream(answers, expected, schema=case.plan.schema)

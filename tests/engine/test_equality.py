@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.testing import oracle
-from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
-from tests.engine.driving import execute
+from tests.engine.driving import assert_oracles_answer
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,8 +27,4 @@ def small_pieces() -> Iterator[None]:
 @given(st.data())
 def test_the_engine_gives_the_oracles_answer_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(cases())
-    run = data.draw(runs(case))
-    answers, _ = execute(case, run)
-    expected = oracle.stream(case.plan, case.sources)
-    note(f"expected {expected}")
-    assert_same_stream(answers, expected, schema=case.plan.schema)
+    assert_oracles_answer(case, data.draw(runs(case)))

@@ -6,20 +6,18 @@ import os
 from dataclasses import replace
 
 import pyarrow as pa
-from hypothesis import given, note, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.expressions import col
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.session import SessionAggregate
-from headrace.testing import oracle
-from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case
 from headrace.testing.runs import runs
 from headrace.testing.schemas import rows
 from headrace.testing.user_aggregates import calls_on
-from tests.engine.driving import execute
+from tests.engine.driving import assert_oracles_answer
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 BOTH = (Source("a", SCHEMA), Source("b", SCHEMA))
@@ -80,8 +78,4 @@ def cases(draw: st.DrawFn) -> Case:
 @given(st.data())
 def test_a_users_aggregate_is_the_oracles_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(cases())
-    run = data.draw(runs(case))
-    answers, _ = execute(case, run)
-    expected = oracle.stream(case.plan, case.sources)
-    note(f"expected {expected}")
-    assert_same_stream(answers, expected, schema=case.plan.schema)
+    assert_oracles_answer(case, data.draw(runs(case)))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engine import Engine
@@ -38,7 +38,7 @@ from headrace.testing.sequence_plans import sequence_of
 from headrace.testing.sequences import matches
 from headrace.time.ets import ON_DEMAND, TimerPromise
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
-from tests.engine.driving import execute
+from tests.engine.driving import assert_oracles_answer, execute
 from tests.plan.test_partitioning import apart
 
 A = Source("a", pa.schema([("k", pa.int64()), ("v", pa.int64())]))
@@ -74,10 +74,7 @@ def _numbered(source: Source, index: int) -> Plan:
 @given(st.data())
 def test_a_sequence_is_what_the_oracle_says_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(sequences())
-    run = data.draw(runs(case))
-    expected = oracle.stream(case.plan, case.sources)
-    note(f"expected {expected}")
-    assert_same_stream(execute(case, run)[0], expected, schema=case.plan.schema)
+    assert_oracles_answer(case, data.draw(runs(case)))
 
 
 @given(st.data())
