@@ -37,10 +37,11 @@ BATCHES = 4
 
 @dataclass(frozen=True)
 class Run:
-    """The answers of a query, and the seconds they took after what happens once."""
+    """The answers of a query, and the seconds they took after what happens once; or why there are none."""
 
     answers: pa.Table
     seconds: float
+    failed: str = ""
 
 
 def house(events: int, seconds: int = 30) -> NexmarkGenerator:

@@ -73,10 +73,15 @@ def verdict(result: Result) -> str:
     return "ok" if "floor" in result or "ceiling" in result else ""
 
 
-def write(path: str | Path, results: Sequence[Result], others: Mapping[str, str] | None = None) -> bool:
+def write(
+    path: str | Path,
+    results: Sequence[Result],
+    others: Mapping[str, str] | None = None,
+    shown: bool = False,
+) -> bool:
     """Replace `path` by this run, print it as a table, and say whether every bound holds.
 
-    `others` are versions of packages that live in environments of their own.
+    `others` are versions of packages that live in environments of their own. `shown`: a table was printed.
     """
     names = [result["name"] for result in results]
     if len(set(names)) != len(names):
@@ -87,7 +92,8 @@ def write(path: str | Path, results: Sequence[Result], others: Mapping[str, str]
     draft = path.with_name(path.name + ".draft")
     draft.write_text(json.dumps(run, indent=2) + "\n")
     draft.replace(path)
-    print(table(results))
+    if not shown:
+        print(table(results))
     return holds(results)
 
 
