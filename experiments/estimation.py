@@ -160,6 +160,6 @@ EXPERIMENT = Experiment(
     "spike; experiments are left for future work",
     method="an ordered union of three Poisson streams of 100 rows/s, 5 to 50 ms in the network and 400 ms "
     "more during spikes; latency is arrival to answer, rows that break a heartbeat are late; arrivals "
-    " are pushed 25 ms at a time in the streams' own time, so service times do not count",
+    "are pushed 25 ms at a time in the streams' own time, so service times do not count",
     run=run,
 )

@@ -151,6 +151,7 @@ EXPERIMENT = Experiment(
     method="Figure 5: O1 joins two streams of 60 rows/s on a key over 0.25 s, O2 pairs that with one of 5 "
     "rows/s which comes two seconds later; latency from the arrival that makes an answer provable (S3 "
     "catching up) to the answer, on the simulated clock; memory is the engine's account of state and "
-    "buffers after every eighth arrival; all levels over the same arrivals, event by event in turn",
+    "buffers after each step of an operator and each arrival; all levels over the same arrivals, event by "
+    "event in turn",
     run=run,
 )

@@ -46,11 +46,12 @@ def draw(title: str, panels: Sequence[Panel], into: Path) -> list[Path]:
 
     with pyplot.rc_context(SETTINGS):
         figure, axes = pyplot.subplots(
-            1, len(panels), figsize=(5.6 * len(panels), 4.0), layout="constrained", squeeze=False
+            1, len(panels), figsize=(5.6 * len(panels), 4.6), layout="constrained", squeeze=False
         )
         figure.suptitle(title, fontsize=12)
+        looks = _looks(panels)
         for axis, panel in zip(axes[0], panels, strict=True):
-            _panel(axis, panel)
+            _panel(axis, panel, looks)
         into.parent.mkdir(parents=True, exist_ok=True)
         paths = [into.with_suffix(".png"), into.with_suffix(".svg")]
         figure.savefig(paths[0], dpi=130, metadata={"Software": None})
@@ -59,7 +60,21 @@ def draw(title: str, panels: Sequence[Panel], into: Path) -> list[Path]:
     return paths
 
 
-def _panel(axis: Any, panel: Panel) -> None:
+def _looks(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Colour, marker and dashes by label: what is the same in two panels looks the same."""
+    flat = count()
+    looks: dict[str, dict[str, Any]] = {}
+    for line in (line for panel in panels for line in panel.lines):
+        if line.label not in looks:
+            n = len(looks)
+            looks[line.label] = {"color": COLOURS[n % len(COLOURS)], "marker": MARKERS[n % len(MARKERS)]}
+            looks[line.label] |= STYLES[line.style]
+            if line.style == "flat":
+                looks[line.label]["linestyle"] = DASHES[next(flat) % len(DASHES)]
+    return looks
+
+
+def _panel(axis: Any, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
     axis.set_title(panel.title)
     axis.set_xlabel(panel.x_label)
     axis.set_ylabel(panel.y_label)
@@ -69,38 +84,29 @@ def _panel(axis: Any, panel: Panel) -> None:
         if scale == "log":
             _plain_ticks(of)
     bars = sum(line.style == "bars" for line in panel.lines)
-    nth_bar, nth_flat = count(), count()
-    for number, line in enumerate(panel.lines):
+    nth_bar = count()
+    for line in panel.lines:
         if line.style == "bars":
-            _bars(axis, line, next(nth_bar), bars, COLOURS[number % len(COLOURS)])
+            _bars(axis, line, next(nth_bar), bars, looks[line.label]["color"])
         else:
-            _curve(axis, line, number, nth_flat)
+            axis.plot(line.x, line.y, label=line.label, **looks[line.label])
     if panel.ticks:
         axis.set_xticks(range(len(panel.ticks)), panel.ticks)
+        axis.tick_params(axis="x", length=0)
         axis.grid(False, axis="x")
     if panel.from_zero:
-        axis.set_ylim(bottom=0)
-        axis.margins(y=0.25)
-        axis.set_ylim(bottom=0)
-    if bars:
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
-    elif len(panel.lines) > 1:
-        axis.legend()
+        axis.set_ylim(0, 1.1 * max(max(line.y, default=0) for line in panel.lines) or 1)
+    if len(panel.lines) > 1:
+        below = -0.17 if panel.x_label else -0.09
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, below), ncols=2)
 
 
 def _plain_ticks(axis: Any) -> None:
     """100 rather than 10², and names for the ticks between where an axis spans little."""
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
     axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.6, 0.6)))
-
-
-def _curve(axis: Any, line: Line, number: int, nth_flat: Any) -> None:
-    style = {"marker": MARKERS[number % len(MARKERS)], **STYLES[line.style]}
-    if line.style == "flat":
-        style["linestyle"] = DASHES[next(nth_flat) % len(DASHES)]
-    axis.plot(line.x, line.y, label=line.label, color=COLOURS[number % len(COLOURS)], **style)
 
 
 def _bars(axis: Any, line: Line, nth: int, of: int, colour: str) -> None:

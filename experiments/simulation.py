@@ -271,6 +271,11 @@ class Simulation:
                 self.trace.peak = max(self.trace.peak, self._gauge(self.engine))
             yield
 
+    @property
+    def progress(self) -> float:
+        """The share of all rows that have arrived."""
+        return self._next / max(1, len(self._instants))
+
     def end(self) -> Trace:
         """What the run showed."""
         trace = self.trace
@@ -347,16 +352,27 @@ class Simulation:
 
 
 def run_together(simulations: list[Simulation]) -> list[Trace]:
-    """Runs that are to be compared, event by event in turn, so that a noisy machine disturbs them alike.
+    """Runs that are to be compared, event by event in turn, so that a noisy machine disturbs them alike."""
+    return run_in_turns([simulations], 1)[0]
+
+
+def run_in_turns(groups: list[list[Simulation]], turns: int = 20) -> list[list[Trace]]:
+    """Groups that run together, a share of each at a time: what slows the machine for a while slows them all.
 
     In real time, which is the same for all, one after the other.
     """
-    if any(isinstance(s.clock, WallClock) for s in simulations):
-        return [s.run() for s in simulations]
+    if any(isinstance(s.clock, WallClock) for group in groups for s in group):
+        return [[s.run() for s in group] for group in groups]
+    running = [zip_longest(*(s.events() for s in group)) for group in groups]
     with _no_collection():
-        for _ in zip_longest(*(s.events() for s in simulations)):
-            pass
-    return [s.end() for s in simulations]
+        for turn in range(1, turns + 1):
+            for group, steps in zip(groups, running, strict=True):
+                while group[0].progress < turn / turns:
+                    next(steps)
+        for steps in running:
+            for _ in steps:
+                pass
+    return [[s.end() for s in group] for group in groups]
 
 
 def _timeline(arrivals: list[Instants]) -> tuple[Instants, npt.NDArray[np.int64]]:
