@@ -238,7 +238,7 @@ def main() -> int:
     spark = session()
     found: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="spark_bench") as name:
-        folder = Path(name)
+        folder, tempfile.tempdir = Path(name), name  # answers and checkpoints of all runs go with it
         parts: dict[str, Callable[[], list[Result]]] = {
             "throughput": lambda: throughput(spark, folder, asked.rows),
             "floor": lambda: floor(spark, folder),

@@ -50,14 +50,7 @@ MicroBatch = tuple[int, Arrived]
 class Cells:
     """One shard's state, as Spark's handle gives it; `commit` or `roll_back` ends a task."""
 
-    value: tuple[Any, ...] | None = None
     chunks: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
-
-    def get(self) -> tuple[Any, ...] | None:
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         return self.chunks.get(key)
@@ -68,14 +61,11 @@ class Cells:
     def removeKey(self, key: tuple[Any, ...]) -> None:
         del self.chunks[key]
 
-    def getValueState(self, name: str, schema: str) -> Cells:
-        return self
-
-    def getMapState(self, name: str, key: str, value: str) -> Cells:
+    def getMapState(self, name: str, key: object, value: object) -> Cells:
         return self
 
     def copy(self) -> Cells:
-        return Cells(self.value, dict(self.chunks))
+        return Cells(dict(self.chunks))
 
 
 @dataclass

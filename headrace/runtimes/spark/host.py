@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.running import HostSpec
 
-HEAD = "version long, token string, base long, stored long, layout string"
-VERSION = "version long"
-CHUNK = "parent string, body binary"
+# Columns as objects: Spark would be asked, over a socket and in each task, what a text of them means.
+VERSION = StructType([StructField("version", LongType())])
+CHUNK = StructType([StructField("parent", StringType()), StructField("body", BinaryType())])
 
 
 @cache
@@ -41,11 +42,9 @@ class Host(StatefulProcessor):
 
     def __init__(self, spec: HostSpec) -> None:
         self._pickled: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
-        self._head: Any = None
         self._chunks: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._head = handle.getValueState("head", HEAD)
         self._chunks = handle.getMapState("chunks", VERSION, CHUNK)
 
     def handleInputRows(
@@ -53,7 +52,7 @@ class Host(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         from headrace.runtimes.spark.running import run
 
-        out = run(_spec(self._pickled), int(key[0]), rows, self._head, self._chunks)
+        out = run(_spec(self._pickled), int(key[0]), rows, self._chunks)
         settle()
         yield from out
 

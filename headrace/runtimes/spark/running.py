@@ -67,9 +67,9 @@ class HostSpec:
         return engine
 
 
-def run(spec: HostSpec, shard: int, rows: Iterable[Any], head: Any, chunks: Any) -> list[pd.DataFrame]:
+def run(spec: HostSpec, shard: int, rows: Iterable[Any], chunks: Any) -> list[pd.DataFrame]:
     """One micro-batch of one shard: packed rows in, answers and notes out."""
-    store = Store(head, chunks, spec.layout)
+    store = Store(chunks, spec.layout)
     packages = read(rows)
     known = store.head()
     running = _engine(spec, shard, store, known)

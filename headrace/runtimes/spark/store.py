@@ -1,14 +1,15 @@
 """The engine's state in Spark's state store: a chain of snapshots, each the change of one micro-batch.
 
 The header says which versions are there; each is a row of its own, so that a micro-batch writes what it
-changed and reads nothing. When more than half of what is stored is of no use any more, one complete
+changed and reads nothing. The header is one more row of the same map: a state of its own would cost more calls. When more than half of what is stored is of no use any more, one complete
 snapshot replaces all.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from headrace.engine import Engine, Snapshot
@@ -17,6 +18,9 @@ from headrace.memory.accounting import account
 
 SLACK: Final = 4 << 20
 """Bytes that may be of no use before anybody minds."""
+
+HEADER: Final = (-1,)
+"""The key of the header, which is no version."""
 
 LONGEST: Final = 4096
 """Snapshots in a chain before they are replaced by one, however small they are."""
@@ -36,21 +40,24 @@ class Head:
     stored: int
     layout: str
 
+    def row(self) -> tuple[str, bytes]:
+        """As the map holds it."""
+        return self.token, json.dumps(astuple(self)).encode()
+
 
 class Store:
     """One shard's chain. `layout`: the plan and the number of shards, which a checkpoint cannot change."""
 
-    def __init__(self, head: Any, chunks: Any, layout: str) -> None:
-        self._head = head
+    def __init__(self, chunks: Any, layout: str) -> None:
         self._chunks = chunks
         self._layout = layout
 
     def head(self) -> Head | None:
         """What is stored, if anything."""
-        row = self._head.get()
+        row = self._chunks.getValue(HEADER)
         if row is None:
             return None
-        head = Head(*row)
+        head = Head(*json.loads(bytes(row[1])))
         if head.layout != self._layout:
             raise SparkError(
                 "HR-SP16",
@@ -99,7 +106,7 @@ class Store:
         return self._set(Head(snapshot.version, token, snapshot.version, len(body), self._layout))
 
     def _set(self, head: Head) -> Head:
-        self._head.update((head.version, head.token, head.base, head.stored, head.layout))
+        self._chunks.updateValue(HEADER, head.row())
         return head
 
     @staticmethod
