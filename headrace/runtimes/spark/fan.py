@@ -175,11 +175,19 @@ class Fan:
 
     def _sound(self, times: pa.Array, clocks: Times) -> Mask:
         """Which rows will not be rejected."""
-        valid = times.is_valid().to_numpy(zero_copy_only=False)
         ticks = _filled(times)
+        if self._all_sound(times, ticks):
+            return np.ones(len(ticks), np.bool_)
+        valid = times.is_valid().to_numpy(zero_copy_only=False)
         limit = np.minimum(clocks, MAX_TIME - self._stream.guard) + self._stream.guard
         sound: Mask = valid & (ticks > -FARTHEST) & (ticks < FARTHEST) & (ticks <= limit)
         return sound
+
+    def _all_sound(self, times: pa.Array, ticks: Times) -> bool:
+        """What nearly always holds, and is seen in two passes."""
+        if times.null_count or self._stream.guard != MAX_TIME or not len(ticks):
+            return False
+        return bool(ticks.min() > -FARTHEST and ticks.max() < FARTHEST)
 
     def _seen(self, times: pa.Array, clocks: Times, sound: Mask) -> tuple[Times | None, Times | None]:
         """The times that prove something."""

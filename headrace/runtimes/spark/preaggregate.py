@@ -60,8 +60,10 @@ class Preaggregation:
         named = {f"k{i}": rows.column(key) for i, key in enumerate(keys)}
         table = pa.table(named | {f"a{i}": _argument(call, rows) for i, call in enumerate(calls)})
         table = table.append_column(_PANE, pa.array(times // self._partials.pane))
-        table = table.append_column(_LATE, pa.array(late)).append_column(_TIME, pa.array(times))
-        by = [*(f"k{i}" for i in range(len(keys))), _PANE, _LATE]
+        table = table.append_column(_TIME, pa.array(times))
+        by = [*(f"k{i}" for i in range(len(keys))), _PANE]
+        if late.any():
+            table, by = table.append_column(_LATE, pa.array(late)), [*by, _LATE]
         asked = [(f"a{i}", ARROW[c.function]) for i, c in enumerate(self._partials.calls)]
         found = pa.TableGroupBy(table, by, use_threads=False).aggregate([*asked, (_TIME, "max")])
         columns = [found.column(f"k{i}") for i in range(len(keys))]

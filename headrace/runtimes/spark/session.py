@@ -140,7 +140,7 @@ def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     before = _configured(wanted)
     python = _python_for_workers(wanted, before)
     conf = SparkConf().setAll(list(wanted.items()))
-    changes = list(python)
+    changes = [*python, *_without_bounds_checks()]
     for row in SETTINGS:
         if row.binding is Binding.START and _suits(row, before) and not before.contains(row.name):
             conf.set(row.name, row.value)
@@ -179,6 +179,15 @@ def _python_for_workers(wanted: Mapping[str, str], conf: SparkConf) -> Iterator[
         if name not in os.environ:
             os.environ[name] = python
             yield Change(name, None, python, "workers must run the Python of the driver", SET)
+
+
+def _without_bounds_checks() -> Iterator[Change]:
+    """What executors are told by their environment, for the Java of the driver: Arrow is not in it yet."""
+    jvm, name = SparkContext._jvm, "arrow.enable_unsafe_memory_access"
+    assert jvm is not None
+    if jvm.System.getProperty(name) is None:
+        jvm.System.setProperty(name, "true")
+        yield Change(name, None, "true", "values on the way to Python cost a fifth less", SET)
 
 
 # --- a session that is there ------------------------------------------------------------------------------
