@@ -3,8 +3,9 @@
     python -m benchmarks.spark_bench [--rows N] [--only throughput|floor|growth]
 
 Throughput and the floor are taken in turns with Spark's own, of micro-batches after the first, which start
-workers. `admit` judges lateness by the window, as Spark does. Growth is the time of a micro-batch of 10,000
-rows while the join state grows from nothing to 10 M rows: last tenth over first tenth.
+workers; those of the aggregates have 5 M rows each. `admit` judges lateness by the window, as Spark does.
+Growth is the time of a micro-batch of 10,000 rows while the join state grows from nothing to 10 M rows: last
+tenth over first tenth.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ WINDOW = {"sliding": (60, 10), "tumbling": (10, 10)}
 RANGE = 10
 LONG_AFTER = 600 * SECOND
 TURNS = 3
-FILES = 4
+FILES = 2
+FIRST = 100_000
+"""Rows of the first file of those: its micro-batch starts the workers, and is not counted."""
 
 Made = Callable[[], DataFrame]
 
@@ -49,8 +52,12 @@ def session() -> SparkSession:
 # --- data -------------------------------------------------------------------------------------------------
 
 
-def write_files(folder: Path, files: int, rows: int, keys: int, seconds: int, seed: int) -> None:
+def write_files(
+    folder: Path, files: int, rows: int, keys: int, seconds: int, seed: int, first: int | None = None
+) -> None:
     """Files in order of time, each `seconds` long, rows up to DISORDER seconds late; then a row long after.
+
+    The first may have another number of rows.
 
     With the last row all that came before it is proven complete, for Spark and for us.
     """
@@ -58,8 +65,9 @@ def write_files(folder: Path, files: int, rows: int, keys: int, seconds: int, se
     rng = np.random.default_rng(seed)
     for i in range(files + 1):
         begin = BASE + i * seconds * SECOND
-        times = np.sort(rng.integers(begin, begin + seconds * SECOND, rows))
-        columns = [times - rng.integers(0, DISORDER * SECOND, rows), rng.integers(0, keys, rows)]
+        n = rows if i or first is None else first
+        times = np.sort(rng.integers(begin, begin + seconds * SECOND, n))
+        columns = [times - rng.integers(0, DISORDER * SECOND, n), rng.integers(0, keys, n)]
         if i == files:
             columns = [np.array([begin + LONG_AFTER]), np.array([-seed])]  # a key that no other file has
         columns = [pa.array(columns[0], pa.timestamp("us", tz="UTC")), columns[1]]
@@ -167,18 +175,16 @@ def compared(name: str, spark: SparkSession, ours: Made, native: Made, turns: in
 
 def throughput(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
     one = folder / "one"
-    write_files(one, FILES, rows // FILES, 1000, 60, 1)
+    write_files(one, FILES + 1, rows // FILES, 1000, 150, 1, FIRST)
     found: list[Result] = []
     for name, (size, slide) in WINDOW.items():
         ours = lambda size=size, slide=slide: our_windows(spark, one, size, slide)  # noqa: E731
         native = lambda size=size, slide=slide: native_windows(spark, one, size, slide)  # noqa: E731
         found += compared(name, spark, ours, native)
     left, right = folder / "left", folder / "right"
-    a_side = (
-        rows // FILES // 20
-    )  # Spark's own join does some thousand rows a second: all of them would take an hour
-    write_files(left, FILES, a_side, 100_000, 60, 2)
-    write_files(right, FILES, a_side, 100_000, 60, 3)
+    a_side = rows // 100  # Spark's own join does some thousand rows a second: all would take an hour
+    write_files(left, 4, a_side, 100_000, 60, 2)
+    write_files(right, 4, a_side, 100_000, 60, 3)
     return found + compared(
         "join", spark, lambda: our_join(spark, left, right), lambda: native_join(spark, left, right), turns=1
     )
@@ -231,7 +237,7 @@ def growth(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=8_000_000)
+    parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--held", type=int, default=10_000_000)
     parser.add_argument("--only", choices=("throughput", "floor", "growth"))
     asked = parser.parse_args()

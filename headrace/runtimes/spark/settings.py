@@ -102,7 +102,7 @@ SETTINGS = (
     Setting(
         "spark.executorEnv.ARROW_ENABLE_UNSAFE_MEMORY_ACCESS",
         "true",
-        "Arrow in Java checks the bounds of each value that it writes: a fifth of the CPU on the way to Python",
+        "Arrow in Java checks bounds at each value: a fifth of the CPU of rows on the way to Python",
         binding=Binding.START,
     ),
     Setting(

@@ -1,8 +1,8 @@
 """The engine's state in Spark's state store: a chain of snapshots, each the change of one micro-batch.
 
 The header says which versions are there; each is a row of its own, so that a micro-batch writes what it
-changed and reads nothing. The header is one more row of the same map: a state of its own would cost more calls. When more than half of what is stored is of no use any more, one complete
-snapshot replaces all.
+changed and reads nothing. The header is one more row of the same map: a state of its own would cost more
+calls. When more than half of what is stored is of no use any more, one complete snapshot replaces all.
 """
 
 from __future__ import annotations
