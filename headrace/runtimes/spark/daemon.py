@@ -6,6 +6,8 @@ engine, its kernels and Arrow in memory and works at once, where it would otherw
 
 from __future__ import annotations
 
+import gc
+
 from pyspark.daemon import manager
 
 import headrace.runtimes.spark.fan
@@ -13,4 +15,5 @@ import headrace.runtimes.spark.host
 import headrace.runtimes.spark.running  # noqa: F401
 
 if __name__ == "__main__":
+    gc.freeze()  # workers collect garbage after each task, and would look through all of this
     manager()

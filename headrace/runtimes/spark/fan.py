@@ -32,6 +32,7 @@ from headrace.runtimes.spark.packing import (
     to_ipc,
 )
 from headrace.runtimes.spark.preaggregate import Preaggregation
+from headrace.runtimes.spark.settling import settle
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
@@ -118,6 +119,7 @@ class Fan:
                 packages.append(_note(sent))
                 names = [*names, names[0]]
             yield pa.RecordBatch.from_pydict(packed(names, origin, number, packages), schema=PACKED)
+        settle()
 
     def _arrived(self, batch: pa.RecordBatch) -> Sent:
         clocks = _clocks(batch)

@@ -6,7 +6,6 @@ engine, so nothing of it is imported here.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from headrace.runtimes.spark.settling import settle
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.running import HostSpec
@@ -28,13 +29,6 @@ CHUNK = StructType([StructField("parent", StringType()), StructField("body", Bin
 def _spec(pickled: bytes) -> HostSpec:
     spec: HostSpec = cloudpickle.loads(pickled)
     return spec
-
-
-@cache
-def settle() -> None:
-    """Once a worker: what is alive by now stays, and need not be looked through by every collection."""
-    gc.collect()
-    gc.freeze()
 
 
 class Host(StatefulProcessor):
