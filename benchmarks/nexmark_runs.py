@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from headrace.time.skew import SkewMatrix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SECOND = 1_000_000
 BATCHES = 4
@@ -108,9 +110,22 @@ def inputs(generator: NexmarkGenerator) -> Inputs:
     return Inputs(HeartbeatGenerator(Bounds.of(skew, timeout=NEVER)), rules=rules)
 
 
-def on_spark(spark: SparkSession, name: str, folder: Path, generator: NexmarkGenerator) -> Run:
+def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has read all files."""
+    running = start()
+    running.awaitTermination()
+    return running
+
+
+def on_spark(
+    spark: SparkSession,
+    name: str,
+    folder: Path,
+    generator: NexmarkGenerator,
+    play: Callable[[Callable[[], StreamingQuery]], StreamingQuery] = to_the_end,
+) -> Run:
     """`headrace.spark.apply` over the files; what the first micro-batch takes, which starts workers, is
-    left out."""
+    left out. `play` starts the query and gives it back when it has ended."""
     import headrace
 
     query = load(name)
@@ -122,8 +137,7 @@ def on_spark(spark: SparkSession, name: str, folder: Path, generator: NexmarkGen
     home = Path(tempfile.mkdtemp(prefix="nexmark"))
     try:
         writer = answers.writeStream.format("parquet").option("checkpointLocation", str(home / "checkpoint"))
-        running = writer.option("path", str(home / "out")).trigger(availableNow=True).start()
-        running.awaitTermination()
+        running = play(writer.option("path", str(home / "out")).trigger(availableNow=True).start)
         taken = [p.durationMs["triggerExecution"] for p in running.recentProgress if p.numInputRows]
         rows = pq.read_table(home / "out").select(query.schema.names) if _any(home / "out") else None
     finally:

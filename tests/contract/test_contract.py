@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace.operators
@@ -53,6 +53,8 @@ IMPATIENT = (
     "operators.sequence_stage._ROOM",
     "operators.sequence_consecutive._PATIENCE",
 )
+HALF = max(1, settings.default.max_examples // 2)
+"""Each operator also has its share of the plans of `tests/engine/test_equality.py`."""
 OPERATORS = sorted(operators(), key=lambda o: o.__name__)
 
 
@@ -67,6 +69,7 @@ def test_an_operator_keeps_the_contract_and_means_what_the_oracle_says(operator:
     entry = CASES[operator.__name__]
     build: Any = entry.build or operator
 
+    @settings(max_examples=HALF)
     @given(entry.cases, st.integers(0, 10**6))
     def law(case: Case, seed: int) -> None:
         trial = Trial(build, case, random.Random(seed).randrange, entry.terms)

@@ -76,8 +76,11 @@ def layers(draw: st.DrawFn) -> Plan:
 
 def _layers(draw: st.DrawFn, plan: Plan, count: int) -> Plan:
     for _ in range(count):
-        if draw(st.booleans()):
+        kind = draw(st.sampled_from(["select", "select", "select", "project", "project", "rename nothing"]))
+        if kind == "select":
             plan = nodes.Select(plan, draw(conditions(plan.schema)))
+        elif kind == "rename nothing":
+            plan = nodes.Project(plan, tuple((name, col(name)) for name in plan.schema.names))
         else:
             drawn = draw(st.lists(schemas.scalars(plan.schema), min_size=1, max_size=3))
             plan = nodes.Project(plan, _named(drawn))
@@ -109,8 +112,8 @@ def wrapped(draw: st.DrawFn) -> Plan:
     sliding = nodes.Window(Source("s0", S_COLUMNS), windows.Sliding(draw(st.integers(1, 6)), 2))
     kinds: list[Plan] = [
         one,
-        nodes.Distinct(one),
-        nodes.Except(one, other, draw(st.booleans())),
+        *[nodes.Distinct(one)] * 2,
+        *[nodes.Except(one, other, draw(st.booleans()))] * 2,
         *[nodes.Union((one, other))] * 3,
         nodes.Granularity(timed, 2),
         nodes.Aggregate(one, ("a", "c"), CALLS),
