@@ -38,6 +38,10 @@ class Clock(Protocol):
 
     now: int
 
+    def start(self) -> None:
+        """The run begins now, however long ago it was prepared."""
+        ...
+
     def charge(self, step: bool = False) -> None:
         """Let pass what was worked since the last charge or excuse; `step`: an operator has run."""
         ...
@@ -56,6 +60,9 @@ class CpuClock:
 
     def __init__(self) -> None:
         self.now = 0
+        self.start()
+
+    def start(self) -> None:
         self._mark = time.thread_time_ns()
 
     def charge(self, step: bool = False) -> None:
@@ -78,6 +85,9 @@ class FixedClock:
         self.now = 0
         self._service = service
 
+    def start(self) -> None:
+        return None
+
     def charge(self, step: bool = False) -> None:
         self.now += self._service * step
 
@@ -92,8 +102,11 @@ class WallClock:
     """Real time: gaps are waited for, and measuring costs what it costs."""
 
     def __init__(self) -> None:
-        self._origin = time.perf_counter_ns()
         self.now = 0
+        self.start()
+
+    def start(self) -> None:
+        self._origin = time.perf_counter_ns()
 
     def charge(self, step: bool = False) -> None:
         self.now = time.perf_counter_ns() - self._origin
@@ -258,6 +271,7 @@ class Simulation:
 
     def events(self) -> Iterator[None]:
         """One arrival or tick after the other, with all that it sets off."""
+        self.clock.start()
         while self._next < len(self._instants):
             self.clock.skip_to(min(int(self._instants[self._next]), self._next_tick))
             began = self._began = self.clock.now

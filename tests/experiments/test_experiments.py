@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,8 +13,9 @@ import headrace.cli.experiment as command
 from experiments import fig7, page, running, store
 from experiments.plotting import STYLES
 from experiments.result import Conditions, Line, Measure, Panel, Result
+from experiments.simulation import Simulation, run_together
 from experiments.table import EXPERIMENTS
-from experiments.unions import DEMAND
+from experiments.unions import DEMAND, LATENT, engine_for
 from headrace.cli.app import app
 from headrace.errors import PipelineError
 
@@ -33,6 +35,20 @@ def test_the_claim_holds_on_the_simulated_clock(name: str) -> None:
 def test_a_fixed_service_time_finds_the_same_twice() -> None:
     first, again = (fig7.mean_latency(DEMAND, 2.0, TINY) for _ in range(2))
     assert first == again
+
+
+def test_in_real_time_a_run_begins_when_it_is_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the runs before it took is none of its latency."""
+    passed = [0]
+
+    def sleep(seconds: float) -> None:
+        passed[0] += int(seconds * 1e9) + 100_000
+
+    clock = SimpleNamespace(perf_counter_ns=lambda: passed[0], sleep=sleep)
+    monkeypatch.setattr("experiments.simulation.time", clock)
+    conditions = Conditions("tiny", real=True)
+    prepared = [Simulation(engine_for(way), fig7.streams(2.0), conditions) for way in (DEMAND, LATENT)]
+    assert all(trace.mean_ms < 1 for trace in run_together(prepared))
 
 
 # --- what is written -----------------------------------------------------------------------------------
