@@ -33,6 +33,9 @@ def as_table(status: dict[str, Any]) -> Group:
     shown = [streams, queries, operators]
     if status["quality"]:
         shown.append(_quality(status["quality"]))
+    changed = {**status.get("orders", {}), **status.get("conditions", {})}
+    if changed:
+        shown.append(_orders(changed))
     return Group(*shown, Text(_line(status)))
 
 
@@ -41,6 +44,13 @@ def _quality(changeable: dict[str, Any]) -> Table:
     for each in changeable.values():
         numbers = (f"{each[key]:,}" for key in ("value", "least", "most", "changes"))
         table.add_row(each["what"], *numbers)
+    return table
+
+
+def _orders(changed: dict[str, str]) -> Table:
+    table = Table("in another order", "as measured", box=SIMPLE)
+    for what, order in changed.items():
+        table.add_row(what, Text(order))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,21 @@ def reasons(status: dict[str, Any]) -> list[str]:
     """A sentence for each operator that waits, and one if none does."""
     streams = status.get("streams", {})
     shed = [_shed(name, stream) for name, stream in streams.items() if stream.get("rows_shed")]
-    return _waiting(status) + shed
+    return _waiting(status) + shed + _reordered(status)
+
+
+def _reordered(status: dict[str, Any]) -> list[str]:
+    joins = [f"{query!r} joins in another order than planned: {o}." for query, o in _said(status, "orders")]
+    tried = [
+        f"{name} tries its conditions as {order} (what passes)."
+        for name, order in _said(status, "conditions")
+    ]
+    return joins + tried
+
+
+def _said(status: dict[str, Any], what: str) -> Iterable[tuple[str, str]]:
+    found: dict[str, str] = status.get(what, {})
+    return found.items()
 
 
 def _shed(name: str, stream: dict[str, Any]) -> str:

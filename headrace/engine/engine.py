@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -11,11 +13,20 @@ from numpy.typing import ArrayLike
 
 from headrace.drawing import Explanation
 from headrace.drawing.diagram import with_texts
+from headrace.engine.adapting import LOOK, Adapting
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, in_force, resize, settings
 from headrace.engine.reordering import GAIN, Reordering, Reorderings
-from headrace.engine.snapshot import MEMORY, Snapshot, check_chain, restore_graph, snapshot_graph
+from headrace.engine.snapshot import (
+    LOOKS,
+    MEMORY,
+    ORDERS,
+    Snapshot,
+    check_chain,
+    restore_graph,
+    snapshot_graph,
+)
 from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
@@ -31,6 +42,7 @@ from headrace.graph.origins import origins_behind, set_gates
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import Rows, rows_of
+from headrace.memory.accounting import account
 from headrace.memory.budget import budget_bytes, machine_bytes
 from headrace.memory.manager import POLICIES, Manager, Shortage
 from headrace.operators.history import Entries
@@ -89,6 +101,7 @@ class Engine:
         self.shelf = shelf
         self.manager: Manager | None = None
         self._orders = Reorderings()
+        self._adapting = Adapting(self.graph, self._orders)
 
     def declare(
         self,
@@ -177,6 +190,7 @@ class Engine:
         for source in self.graph.sources.values():
             source.catch_up = self._catch_up
         self.table.forget()
+        self._adapting.use()
 
     def set_level(self, level: str) -> None:
         """Heartbeats per `query`, per `operator`, or memory-aware (`memory`); may change while running."""
@@ -256,6 +270,7 @@ class Engine:
         if self.manager is not None:
             self.manager.look()
         self._run()
+        self._adapting.look(self._spare)
         while self._orders.pending and self._orders.settle(self.graph):
             self._rewire()
             self._run()
@@ -376,6 +391,23 @@ class Engine:
         self.run()
         return None if found is None else self._orders.done.get(query, found)
 
+    def reoptimize_every(self, rows: int | bool = LOOK) -> None:
+        """From now on look at the order of joins and of conditions by itself, after `rows` rows or more.
+
+        Joins as `reoptimize` does, if two looks want the same order and the move pays for itself; conditions
+        of a selection: what rules out most for its cost comes first. Answers stay the same. False: no more.
+        """
+        if rows is True:
+            rows = LOOK
+        if rows is not False and rows < 1:
+            raise GraphError("HR-G018", f"{rows} rows between two looks", hint="1 or more, or False")
+        self._adapting.every = rows or None
+        self._adapting.use()
+
+    def _spare(self) -> float:
+        """Bytes of the budget that are free."""
+        return inf if self.manager is None else self.manager.budget - account(self.graph, tight=True).own
+
     def spill(self, bytes: int) -> int:
         """Put about `bytes` of state on the shelf; returns how many left memory.
 
@@ -453,6 +485,7 @@ class Engine:
         diagram = graph_diagram(self.graph, queries, arcs)
         sections = explained_sections(self.graph, queries, with_units(plan, ticks), self.show_table(), arcs)
         sections += self._orders.explained(queries)
+        sections += self._adapting.explained(n for query in queries for n in self.graph.nodes_of(query))
         return Explanation(with_texts(diagram, lambda text: with_units(text, ticks)), sections, format)
 
     def _repr_html_(self) -> str:
@@ -463,7 +496,12 @@ class Engine:
 
     def metrics(self) -> Metrics:
         """Counts, sizes and waiting times of every node and source."""
-        return measure(self.graph, self.now)
+        orders = {**self._orders.done, **self._orders.pending}
+        return replace(
+            measure(self.graph, self.now),
+            orders={query: str(order) for query, order in orders.items() if query in self.graph.sinks},
+            conditions=self._adapting.conditions(),
+        )
 
     def snapshot(self, since: int | None = None) -> Snapshot:
         """All state, or what changed since the snapshot with version `since` (the last one taken)."""
@@ -484,7 +522,8 @@ class Engine:
 
     def _extra(self) -> dict[str, Part]:
         parts: dict[str, Part] = {} if self.keeper is None else {"timekeeper": self.keeper}
-        parts |= {"orders": self._orders} if self._orders.log else {}
+        parts |= {ORDERS: self._orders} if self._orders.log or self._orders.pending else {}
+        parts |= {LOOKS: self._adapting} if self._adapting.every is not None else {}
         return parts if self.manager is None else {**parts, MEMORY: self.manager}
 
     def restore(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
@@ -502,11 +541,11 @@ class Engine:
         chain = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
         check_chain(chain, since)
         for snapshot in chain:
-            if "orders" in snapshot.chunks and self._orders.follow(
-                self.graph, decode(snapshot.chunks["orders"])
-            ):
+            orders = decode(snapshot.chunks[ORDERS]) if ORDERS in snapshot.chunks else None
+            if orders is not None and self._orders.follow(self.graph, orders):
                 self._rewire()
             restore_graph(self.graph, self._extra(), snapshot)
+            self._orders.resume(self.graph, orders)
             self._version = snapshot.version
             self.now = snapshot.now
         self._rewire()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
@@ -44,12 +44,18 @@ class NodeMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Everything, by name. `memory` counts each buffer once, see `headrace.memory.accounting`."""
+    """Everything, by name. `memory` counts each buffer once, see `headrace.memory.accounting`.
+
+    `orders`: the joins of queries that run in another order than planned; `conditions`: the operators that
+    try theirs in another order than written.
+    """
 
     sources: dict[str, SourceMetrics]
     nodes: dict[str, NodeMetrics]
     held_items: int
     memory: Account
+    orders: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
 
     @property
     def state_bytes(self) -> int:

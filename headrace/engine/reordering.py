@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import permutations
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ class Reordering:
 
 
 class Reorderings:
-    """What was decided and not yet done, and what was done: the latter is part of a snapshot."""
+    """What was decided and not yet done, and what was done; both are part of a snapshot."""
 
     def __init__(self) -> None:
         self.pending: dict[str, Reordering] = {}
@@ -66,8 +66,12 @@ class Reorderings:
         chosen = cost.best() if order is None else checked(order, len(now))
         if chosen == now or (order is None and cost.of(chosen) >= gain * cost.of(now)):
             return None
-        found = Reordering(query, cost.names, chosen, cost.of(now), cost.of(chosen))
-        self.pending[query] = found
+        return self.begin(query, box, cost, chosen)
+
+    def begin(self, query: str, box: JoinBox, cost: Measured, order: tuple[int, ...]) -> Reordering:
+        """Let the joins of a query meet at one instant, from which on `order` answers."""
+        before = cost.of(range(len(box.leaves)))
+        self.pending[query] = found = Reordering(query, cost.names, order, before, cost.of(order))
         box.hold()
         return found
 
@@ -80,7 +84,7 @@ class Reorderings:
             assert box is not None
             ids = switch(graph, query, found.order)
             self.done[query] = replace(found, at=box.split)
-            self.log.append({"query": query, "order": list(found.order), "ids": ids})
+            self.log.append(asdict(self.done[query]) | {"ids": ids})
         return bool(ready)
 
     def _is_ready(self, graph: Graph, query: str) -> bool:
@@ -104,10 +108,12 @@ class Reorderings:
         return 64 * len(self.log)
 
     def changes(self, full: bool) -> Chunk:
-        return {"log": json.dumps(self.log)}
+        pending = [asdict(each) for each in self.pending.values()]
+        return {"log": json.dumps(self.log), "pending": json.dumps(pending)}
 
     def apply(self, chunk: Chunk) -> None:
         self.log = json.loads(chunk["log"])
+        self.done = {entry["query"]: _read(entry) for entry in self.log}
 
     def follow(self, graph: Graph, chunk: Chunk) -> bool:
         """Bring a graph of the same queries into the order that a snapshot was taken in."""
@@ -115,8 +121,23 @@ class Reorderings:
         for entry in missing:
             switch(graph, entry["query"], entry["order"], entry["ids"], prime=False)
         self.log += missing
-        self.pending = {}
         return bool(missing)
+
+    def resume(self, graph: Graph, chunk: Chunk | None) -> None:
+        """Take up what a snapshot says was decided and not yet done, in a graph that has its state."""
+        pending = [] if chunk is None else json.loads(chunk["pending"])
+        for query in self.pending:
+            if (box := join_box(graph, query)) is not None:
+                box.release()
+        self.pending = {entry["query"]: _read(entry) for entry in pending}
+        for query in self.pending:
+            if (box := join_box(graph, query)) is not None:
+                box.hold()
+
+
+def _read(entry: Mapping[str, Any]) -> Reordering:
+    parts = {each.name: entry[each.name] for each in fields(Reordering)}
+    return Reordering(**parts | {"relations": tuple(parts["relations"]), "order": tuple(parts["order"])})
 
 
 def checked(order: Sequence[int], relations: int) -> tuple[int, ...]:
@@ -140,6 +161,7 @@ class Measured:
     def __init__(self, box: JoinBox) -> None:
         held = [leaf.held() for leaf in box.leaves]
         self.names = tuple("+".join(s.name for s in sources_of(leaf.plan)) or "table" for leaf in box.leaves)
+        self.rows = sum(map(len, held))
         self._sizes = [max(1, len(batch)) for batch in held]
         self._shares: dict[frozenset[int], float] = {}
         for a, b in box.tree.keys:

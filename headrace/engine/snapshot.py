@@ -25,6 +25,11 @@ from headrace.time.punctuate import Punctuate
 
 MEMORY: Final = "memory"
 """The part of a budget: an engine with one may go on from a snapshot without, and the other way round."""
+ORDERS: Final = "orders"
+"""The part of joins that changed their order, or are about to; there is none if none did."""
+LOOKS: Final = "looks"
+"""The part of an engine that looks at its orders by itself; another may go on without, as with `MEMORY`."""
+_OPTIONAL: Final = frozenset((MEMORY, LOOKS, ORDERS))
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def snapshot_graph(
 def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> None:
     """Apply a snapshot to a graph of the same queries."""
     parts = dict(_parts(graph)) | extra
-    odd = sorted((parts.keys() ^ snapshot.chunks.keys()) - {MEMORY})
+    odd = sorted((parts.keys() ^ snapshot.chunks.keys()) - _OPTIONAL)
     if odd:
         raise GraphError(
             "HR-G006",

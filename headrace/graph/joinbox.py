@@ -66,6 +66,16 @@ class JoinBox:
         """The latest instant that some join has answered for."""
         return max(join.frontier for join in self.joins)
 
+    @property
+    def rows_in(self) -> int:
+        """How many rows have come to the joins from without."""
+        return sum(leaf.reader.arc.rows_in for leaf in self.leaves)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the joins hold."""
+        return sum(join.state_bytes() for join in self.joins)
+
     def hold(self) -> None:
         """Let no join go further than the furthest has gone, so that they meet there."""
         split = self.split
@@ -176,12 +186,20 @@ class _Made:
         self.by_plan[id(plan)] = node
         return node
 
-    def prime(self, plan: Plan, split: int) -> Batch:
-        """Give every new join what it would hold; returns what the tree has answered by the split."""
+    def prime(self, plan: Plan, split: int) -> None:
+        """Give every new join what it would hold; what leaves the highest is answered, and is not made."""
+        operator = self.by_plan[id(plan)].operator
+        if isinstance(operator, JoinOperator):
+            operator.take_over([self._primed(below, split) for below in plan.inputs], split)
+        else:
+            self.prime(plan.inputs[0], split)
+
+    def _primed(self, plan: Plan, split: int) -> Batch:
+        """What a part of the tree has answered by the split; its joins hold what they would hold."""
         leaf = self._leaf(plan)
         if leaf is not None:
             return leaf.held()
-        inputs = [self.prime(below, split) for below in plan.inputs]
+        inputs = [self._primed(below, split) for below in plan.inputs]
         operator = self.by_plan[id(plan)].operator
         if isinstance(operator, JoinOperator):
             out = operator.prime(inputs, split)

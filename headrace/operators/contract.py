@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.expressions.sieve import Sieve
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch, concat
 from headrace.flow.register import Register
@@ -47,6 +48,8 @@ class Operator(ABC):
     idle_waiting_prone = False
     order_sensitive = False
     makes_time = False
+    sieve: Sieve | None = None
+    """The conditions that it tries on rows, if any: their order may change while it runs."""
 
     def __init__(self) -> None:
         self.inputs: tuple[Reader, ...] = ()

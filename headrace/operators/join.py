@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.expressions import compile_predicate
+from headrace.expressions.sieve import Sieve
 from headrace.flow.batch import Batch, Signs, concat, sort_by_start
 from headrace.flow.keys import Words, equal_rows
 from headrace.flow.state import Part
@@ -42,7 +42,7 @@ class JoinOperator(Waiting):
             JoinSide(plan.left.schema, plan.left_keys, buckets),
             JoinSide(plan.right.schema, plan.right_keys, buckets),
         )
-        self._holds = None if plan.residual is None else compile_predicate(plan.residual, plan.schema)
+        self.sieve = self._holds = None if plan.residual is None else Sieve(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]
         self._keys = (plan.left_keys, plan.right_keys)
         self._closed: tuple[set[tuple[Punctuation, Punctuation]], ...] = (set(), set())
@@ -158,9 +158,27 @@ class JoinOperator(Waiting):
         """Whether rows were forgotten because their key was closed, not because they are over."""
         return any(side.closed for side in self._sides)
 
+    @property
+    def has_shelved(self) -> bool:
+        """Whether rows are on a shelf."""
+        return any(side.shelved for side in self._sides)
+
     def held(self, input: int) -> Batch:
-        """The living rows of an input."""
-        return self._sides[input].held()
+        """The rows of an input that a row to come can meet."""
+        held = self._sides[input].held()
+        assert held.end is not None
+        over = min(self.frontier, MAX_TIME - 1) + 1
+        return held.filter(held.end > over)
+
+    def take_over(self, inputs: Sequence[Batch], frontier: int) -> None:
+        """Hold what another tree of joins held at `frontier`; pairs are answered, and not looked for."""
+        for side, batch in zip(self._sides, inputs, strict=True):
+            words, valid = side.words(batch.data)
+            if valid is not None:
+                batch, words = batch.filter(valid), words[valid]
+            if len(batch):
+                side.add(batch, words)
+        self.frontier = self.promised = frontier
 
     def prime(self, inputs: Sequence[Batch], frontier: int) -> Batch | None:
         """Hold what another tree of joins held at `frontier`; returns the pairs, which it has answered."""

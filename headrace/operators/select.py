@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.expressions import compile_predicate
+from headrace.expressions.sieve import Sieve
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes import Select
@@ -14,7 +14,7 @@ class SelectOperator(Stateless):
 
     def __init__(self, plan: Select) -> None:
         super().__init__()
-        self._holds = compile_predicate(plan.predicate, plan.input.schema)
+        self.sieve = self._holds = Sieve(plan.predicate, plan.input.schema)
 
     def apply(self, batch: Batch) -> Batch:
         return batch.filter(self._holds(batch.data))

@@ -257,6 +257,7 @@ class PipelineTable(Table):
     clock: Literal["system", "event", "arrival"] | None = None
     record: str | None = None
     strategy: str = "auto"
+    reoptimize: bool | Annotated[int, Field(ge=1)] = False
 
 
 class SkewBound(Table):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.engine import Engine
+from headrace.engine import Engine, Snapshot
 from headrace.errors import GraphError
 from headrace.expressions import col
 from headrace.flow.shelf import Held
@@ -96,6 +96,30 @@ def test_an_order_may_change_at_any_moment(data: st.DataObject) -> None:
     assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
 
 
+@settings(max_examples=max(1, EXAMPLES // 2))
+@given(st.data())
+def test_orders_that_change_by_themselves_answer_as_the_oracle_does(data: st.DataObject) -> None:
+    """Looks after every few rows, moves that are always worth it, snapshots and spills in between."""
+    case = data.draw(join_trees())
+    run = data.draw(runs(case))
+    every = data.draw(st.integers(1, 4))
+    gain = data.draw(st.sampled_from([1.0, 10.0]))
+    moves: set[tuple[int, ...]] = set()
+
+    def watched(engine: Engine) -> None:
+        engine.reoptimize_every(every)
+        moves.update(order.order for order in engine._orders.done.values())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.engine.adapting.GAIN", gain)
+        patch.setattr("headrace.engine.adapting._WINDOWS", 1000)
+        patch.setattr("headrace.engine.adapting._AGREE", 1)
+        answers, engine = execute(case, run, hook=watched)
+        watched(engine)
+    event(f"{len(moves)} orders")
+    assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
+
+
 def batch(name: str, keys: Any, others: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(others)], schema=schema(name))
 
@@ -140,6 +164,73 @@ def test_the_order_follows_what_was_measured_and_the_state_gets_smaller() -> Non
     for step in range(6, 12):
         assert sorted(map(str, feed(engine, step))) == sorted(map(str, feed(plain, step)))
     assert engine.reoptimize("q") is None, "it is in that order already"
+
+
+def test_a_skewed_join_changes_its_order_by_itself_once_and_state_gets_smaller() -> None:
+    plain, engine = running(), running()
+    engine.reoptimize_every(50)
+    moves = set()
+    for step in range(10):
+        assert sorted(map(str, feed(engine, step, 30))) == sorted(map(str, feed(plain, step, 30)))
+        moves.add(engine.metrics().orders.get("q"))
+    assert len(moves) == 2, "none at first, then one that stays"
+    assert "b ⋈ c ⋈ a since" in str(engine.explain("q"))
+    assert joins_hold(engine) < 0.7 * joins_hold(plain)
+    engine.reoptimize_every(False)
+    with pytest.raises(GraphError, match="HR-G018"):
+        engine.reoptimize_every(0)
+
+
+def test_data_that_turns_to_and_fro_does_not_make_joins_flap() -> None:
+    """a and b meet often in one half of the time, b and c in the other: changes become rare."""
+    engine = running()
+    engine.reoptimize_every(50)
+    rng, changes = np.random.default_rng(0), []
+    for step in range(60):
+        times = np.arange(step * 60, (step + 1) * 60)
+        few = step // 3 % 2
+        for name in "abc":
+            columns = [rng.integers(0, 2 if few else 300, 60), rng.integers(0, 300 if few else 2, 60)]
+            engine.push(name, batch(name, *columns), times)
+        engine.drain("q")
+        changes.append(len(engine._orders.log))
+    assert changes[-1] <= 8
+    assert changes[-1] - changes[30] <= 3
+
+
+def test_what_was_looked_at_is_in_the_snapshot_and_replays_alike() -> None:
+    engine = running()
+    engine.reoptimize_every(100)
+    before = engine.snapshot()
+    for step in range(3):
+        feed(engine, step)
+        restored = running()
+        restored.reoptimize_every(100)
+        restored.restore(before)
+        feed(restored, step)
+        before = engine.snapshot()
+        assert restored._adapting._looks == engine._adapting._looks
+        assert restored._orders.done == engine._orders.done
+        assert Snapshot.decode(before.encode()).chunks["looks"] == restored.snapshot().chunks["looks"]
+    assert engine._orders.done
+    without = running()
+    without.restore(before)
+    assert sorted(map(str, feed(without, 3))) == sorted(map(str, feed(engine, 3)))
+    assert without.metrics().orders == engine.metrics().orders
+
+
+def test_a_decision_that_waits_survives_a_restore() -> None:
+    engine = running()
+    for name, times in (("a", [1, 20]), ("b", [2, 21]), ("c", [3])):
+        engine.push(name, batch(name, [1] * len(times), [1] * len(times)), times)
+    found = engine.reoptimize("q", [1, 2, 0])
+    assert found is not None
+    assert found.at is None
+    restored = running()
+    restored.restore(engine.snapshot())
+    restored.push("c", batch("c", [1], [1]), [40])
+    restored.drain("q")
+    assert "since" in restored.metrics().orders["q"]
 
 
 def test_a_stream_that_lags_delays_the_change_and_no_answer() -> None:

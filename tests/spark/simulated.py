@@ -126,9 +126,9 @@ def on_spark(
     cluster: Cluster,
     outlet: Outlet | None = None,
     ends: bool = False,
-    budget: int | None = None,
+    **more: Any,
 ) -> Outcome:
-    """The plan as `apply` would lay it out, micro-batch by micro-batch."""
+    """The plan as `apply` would lay it out, micro-batch by micro-batch; `more` is said to every host."""
     outcome = Outcome()
     outlet = outlet or Outlet("__t")
     answer = outlet.schema(plan.schema)
@@ -139,7 +139,7 @@ def on_spark(
         outlet,
         tables={name: to_ipc(rows) for name, rows in tables.items()},
     )
-    chain = [replace(host, budget=budget) for host in chain]
+    chain = [replace(host, **more) for host in chain]
     for number, (now, arrived) in enumerate(batches, start=1):
         if cluster.rng.random() < 0.1:
             cluster.restart()

@@ -17,7 +17,17 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import AggregateCall, DStream, RStream, Select, SlidingAggregate, Source, Window
+from headrace.plan.nodes import (
+    AggregateCall,
+    DStream,
+    IStream,
+    Join,
+    RStream,
+    Select,
+    SlidingAggregate,
+    Source,
+    Window,
+)
 from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Range, Sliding
@@ -185,3 +195,35 @@ def test_budgets_of_shards_are_held_and_retries_meet_the_same_windows() -> None:
     steady, shaken = run(0.0, 400_000), run(0.5, 400_000)
     assert steady == shaken
     assert steady != run(0.0, None), "windows did change"
+
+
+def test_joins_of_shards_change_their_order_and_retries_change_nothing() -> None:
+    """Looks and orders live in the snapshots: engines catch up with a change, and answer alike."""
+    names = "abc"
+    sources = {n: Source(n, pa.schema([(f"{n}k", pa.int64()), (f"{n}l", pa.int64())])) for n in names}
+    a, b, c = (Window(sources[n], Range(300)) for n in names)
+    plan = IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bl",), ("cl",)))
+    inputs = Inputs(
+        promises=dict.fromkeys(names, TimerPromise(0)), rules=dict.fromkeys(names, Rules(disordered=False))
+    )
+    rng, batches = np.random.default_rng(1), list[MicroBatch]()
+    for begin in range(0, 500, 50):
+        arrived = {}
+        for n in names:
+            columns = [pa.array(rng.integers(0, 3, 50)), pa.array(rng.integers(0, 60, 50))]
+            data = pa.RecordBatch.from_arrays(columns, schema=sources[n].columns)
+            arrived[n] = (data, np.arange(begin, begin + 50))
+        batches.append((begin + 49, arrived))
+
+    def run(mishaps: float, reoptimize: int | bool) -> tuple[list[tuple[Any, ...]], bool]:
+        cluster = Cluster(random.Random(1), mishaps=mishaps)
+        spread = on_spark(plan, inputs, batches, {}, 2, cluster, ends=True, reoptimize=reoptimize)
+        engines = [each.engine for worker in cluster.workers for each in worker.values()]
+        return spread.sorted()[0], any(engine.metrics().orders for engine in engines)
+
+    expected, changed = run(0.0, False)
+    assert not changed
+    for mishaps in (0.0, 0.5):
+        answers, changed = run(mishaps, 60)
+        assert answers == expected
+        assert changed

@@ -67,7 +67,8 @@ class Progress:
     """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks.
 
     `state_bytes` is what operators hold (`operators`: each of them), `bytes` that and rows on their way.
-    `quality` is that of the windows and granularities that may change.
+    `quality` is that of the windows and granularities that may change. `orders` and `conditions`: which joins
+    and conditions run in another order than planned.
     """
 
     pipeline: str
@@ -87,6 +88,8 @@ class Progress:
     checkpoint_bytes: int
     messages: tuple[str, ...] = field(default=())
     spilled_bytes: int = 0
+    orders: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
 
 
 def measure(
@@ -145,6 +148,8 @@ def measure(
         checkpoint_bytes,
         messages,
         spilled_bytes=metrics.spilled_bytes,
+        orders=metrics.orders,
+        conditions=metrics.conditions,
     )
 
 

@@ -160,6 +160,7 @@ class Runner:
             engine.add(query.name, query.query)
         memory = self.pipeline.spec.memory
         engine.budget(memory.budget, policy=memory.policy)
+        engine.reoptimize_every(self.pipeline.spec.pipeline.reoptimize)
         return engine
 
     def _newest(self) -> Checkpoint | None:

@@ -66,6 +66,7 @@ class Options:
     ending: DataFrame | None = None
     per_second: int | None = None
     memory: int | str | None = None
+    reoptimize: int | bool = False
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -124,6 +125,7 @@ def answers(
     native: bool = True,
     ending: DataFrame | None = None,
     memory: int | str | None = None,
+    reoptimize: int | bool = False,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -140,7 +142,8 @@ def answers(
     where late or rejected rows are wanted, for these are told as they came. `ending`: a streaming DataFrame
     whose first row ends all streams: what came until then is complete, and all of it comes out. `memory`:
     what each shard may hold, in bytes, as '64 MB' or as a share of an executor's memory ('10 %'): windows
-    with bounds change to fit into it.
+    with bounds change to fit into it. `reoptimize`: joins and conditions change their order by what is
+    measured in each shard, looked at after so many rows or more (True: a number that is well enough).
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -148,7 +151,17 @@ def answers(
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
     options = Options(
-        said, timer, shards, time_column, arrival, kinds, native, ending, query.ticks_per_second, memory
+        said,
+        timer,
+        shards,
+        time_column,
+        arrival,
+        kinds,
+        native,
+        ending,
+        query.ticks_per_second,
+        memory,
+        reoptimize,
     )
     parts = _parts(query, options)
     together = _together(query, parts, {**(streams or {}), **more}, options)
@@ -173,7 +186,7 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
     budget = None if options.memory is None else budget_bytes(options.memory, lambda: _executor_bytes(spark))
     below: DataFrame | None = None
-    for host in (replace(each, budget=budget) for each in chain):
+    for host in (replace(each, budget=budget, reoptimize=options.reoptimize) for each in chain):
         below = _hosted(spark, query, parts, matched, host, below, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources])

@@ -116,6 +116,7 @@ class Runner:
             streams={name: frames.of(name) for name in query.streams},
             inputs=self._inputs(query),
             memory=self.pipeline.spec.memory.budget,
+            reoptimize=self.pipeline.spec.pipeline.reoptimize,
             timer=None if frames.bounded or frames.replays else "1 second",
             time_column=query.spec.sink.time,
             arrival=ARRIVAL if frames.replays else None,

@@ -44,6 +44,7 @@ class HostSpec:
     outlet: Outlet = field(default_factory=Outlet)
     tables: Mapping[str, bytes] = field(default_factory=dict)
     budget: int | None = None
+    reoptimize: int | bool = False
 
     @cached_property
     def layout(self) -> str:
@@ -57,6 +58,7 @@ class HostSpec:
         self.inputs.install(engine, [stream.source for stream in self.streams])
         engine.add(QUERY, self.plan)
         engine.budget(self.budget, measure_at_snapshots=True)
+        engine.reoptimize_every(self.reoptimize)
         return engine
 
     def begin(self) -> Engine:
