@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import shutil
 import uuid
@@ -11,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import SpillError
@@ -29,6 +32,7 @@ class DirectoryShelf:
     """
 
     in_memory = False
+    least = 1 << 16
 
     def __init__(self, path: str | Path) -> None:
         self._token = uuid.uuid4().hex
@@ -68,6 +72,18 @@ class DirectoryShelf:
         if (found.schema.metadata or {}).get(_TOKEN) != (self._token + handle.name).encode():
             raise _unreadable(path, "the file is not the one that was written")
         return found.replace_schema_metadata(None)
+
+    def room(self, bytes: int) -> npt.NDArray[np.uint8]:
+        """Mapped pages of a file without a name, which goes with the last reference to it."""
+        path = self.path / f"room-{uuid.uuid4().hex}"
+        try:
+            with path.open("w+b") as file:
+                path.unlink()
+                os.posix_fallocate(file.fileno(), 0, bytes)
+                pages = mmap.mmap(file.fileno(), bytes)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        return np.frombuffer(pages, np.uint8)
 
     def drop(self, handle: Handle) -> None:
         self._sizes.pop(handle.name, None)

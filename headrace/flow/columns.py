@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from headrace.errors import SpillError
+from headrace.flow.rooms import empty, held, in_room, moved, on_shelf
+from headrace.flow.shelf import Shelf
 from headrace.kernels.gather import gather_bytes
 from headrace.schema import DataType
 
@@ -19,18 +23,16 @@ _CARRIERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.compl
 _SMALL = 4096
 
 
-_CACHE_LINE = 64
-
-
 class Buffer:
-    """A NumPy array that grows at the tail and shrinks at the head."""
+    """A NumPy array that grows at the tail and shrinks at the head; once moved to a shelf it stays there."""
 
-    __slots__ = ("_array", "_head", "_tail")
+    __slots__ = ("_array", "_head", "_shelf", "_tail")
 
     def __init__(self, dtype: npt.DTypeLike, width: int = 0) -> None:
         self._array = np.empty((16, width) if width else (16,), dtype)
         self._head = 0
         self._tail = 0
+        self._shelf: Shelf | None = None
 
     def __len__(self) -> int:
         return self._tail - self._head
@@ -72,7 +74,7 @@ class Buffer:
             self._shift(live)
             return
         size = 4 * (live + count) // 3 + 16
-        target = _empty((size, *self._array.shape[1:]), self._array.dtype)
+        target = empty((size, *self._array.shape[1:]), self._array.dtype, self._shelf)
         target[:live] = self._array[self._head : self._tail]
         self._array, self._head, self._tail = target, 0, live
 
@@ -94,31 +96,38 @@ class Buffer:
         """Give spare room back, but for the third that makes appending cheap."""
         live = self._tail - self._head
         if 2 * len(self._array) > 3 * live + 48:
-            target = _empty((max(16, 4 * live // 3), *self._array.shape[1:]), self._array.dtype)
+            shape = (max(16, 4 * live // 3), *self._array.shape[1:])
+            target = empty(shape, self._array.dtype, self._shelf)
             target[:live] = self._array[self._head : self._tail]
             self._array, self._head, self._tail = target, 0, live
 
     def spare_bytes(self) -> int:
         """Bytes of spare room."""
+        if self._shelf is not None and in_room(self._array):
+            return 0
         return (len(self._array) - len(self)) * int(self._array.strides[0])
 
     def replace(self, values: npt.NDArray[Any]) -> None:
         """Hold just these values."""
+        if self._shelf is not None:
+            with suppress(SpillError):
+                values = moved(values, self._shelf)
         self._array, self._head, self._tail = values, 0, len(values)
 
     def bytes(self) -> int:
         """Bytes held, spare room included."""
-        return int(self._array.nbytes)
+        return int(self._array.nbytes) if self._shelf is None else held(self._array)
 
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the values into a room of a shelf."""
+        live = self._array[self._head : self._tail]
+        if not in_room(self._array) and len(live) and live.nbytes >= shelf.least and not live.dtype.hasobject:
+            self._array, self._head, self._tail = moved(live, shelf), 0, len(live)
+        self._shelf = shelf
 
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An unset array; the first line of several values begins with a cache line, so none straddles two."""
-    if len(shape) == 1:
-        return np.empty(shape, dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + _CACHE_LINE, np.uint8)
-    begin = -raw.ctypes.data % _CACHE_LINE
-    return raw[begin : begin + size].view(dtype).reshape(shape)
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return 0 if self._shelf is None else on_shelf(self._array)
 
 
 class Column(ABC):
@@ -161,6 +170,10 @@ class Column(ABC):
         """Bytes held."""
         own = sum(buffer.bytes() for buffer in self._buffers())
         return (0 if self._valid is None else self._valid.bytes()) + own
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What it is made of."""
+        return self._buffers() if self._valid is None else (self._valid, *self._buffers())
 
     def spare_bytes(self) -> int:
         """Bytes of spare room."""

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.keys import Words, encode_keys, equal_rows, is_exact
+from headrace.flow.rooms import empty, held, in_room, moved, on_shelf
 from headrace.flow.rows import RowStore, bare_rows
+from headrace.flow.shelf import Shelf
 from headrace.flow.state import Chunk
 from headrace.kernels.hashing import EMPTY, find, find_or_add, insert_codes
 from headrace.schema import Schema
@@ -36,6 +38,7 @@ class GroupIndex:
         self._table = _new_table(64)
         self._used = 0
         self._null_code = EMPTY
+        self._shelf: Shelf | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -136,13 +139,14 @@ class GroupIndex:
 
     def _grow(self) -> None:
         old = self._table[self._table[:, 1] != EMPTY]
-        self._table = _new_table(2 * len(self._table))
+        self._table = _new_table(2 * len(self._table), self._shelf)
         words, codes = np.ascontiguousarray(old[:, 0]), np.ascontiguousarray(old[:, 1])
         insert_codes(self._table, words, codes, np.empty(len(old), np.bool_))
 
     def _reindex(self) -> None:
         """Index all keys anew: the code of each is its position."""
-        self._table, self._used, self._null_code = _new_table(2 * len(self.keys) + 64), 0, EMPTY
+        self._table = _new_table(2 * len(self.keys) + 64, self._shelf)
+        self._used, self._null_code = 0, EMPTY
         self._index_from(0)
 
     def _index_from(self, begin: int) -> None:
@@ -168,11 +172,22 @@ class GroupIndex:
             words, codes = _next_word(words[clashed]), codes[clashed]
 
     def bytes(self) -> int:
-        return self.keys.bytes() + int(self._table.nbytes)
+        return self.keys.bytes() + held(self._table)
 
     def spare_bytes(self) -> int:
         """Bytes of spare room."""
-        return self.keys.spare_bytes() + int(self._table.nbytes) - _SLOTS * len(self.keys)
+        table = 0 if in_room(self._table) else int(self._table.nbytes) - _SLOTS * len(self.keys)
+        return self.keys.spare_bytes() + table
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move keys and table into rooms of a shelf."""
+        self._shelf = shelf
+        self._table = moved(self._table, shelf)
+        self.keys.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return self.keys.room_bytes() + on_shelf(self._table)
 
     def release(self) -> None:
         """Give spare room back."""
@@ -196,8 +211,12 @@ def _next_word(words: Words) -> Words:
     return words * _RESALT + 1
 
 
-def _new_table(slots: int) -> npt.NDArray[np.int64]:
-    table = np.zeros((_slots(slots), 2), np.int64)
+def _new_table(slots: int, shelf: Shelf | None = None) -> npt.NDArray[np.int64]:
+    if shelf is None:
+        table = np.zeros((_slots(slots), 2), np.int64)
+    else:
+        table = empty((_slots(slots), 2), np.int64, shelf)
+        table[:, 0] = 0
     table[:, 1] = EMPTY
     return table
 

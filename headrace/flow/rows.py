@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.columns import Column, column_for
+from headrace.flow.shelf import Shelf
 from headrace.schema import Schema
 
 Ids = npt.NDArray[np.int64]
@@ -88,6 +89,16 @@ class RowStore:
         """Give spare room back."""
         for column in self._columns:
             column.release()
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move all columns into rooms of a shelf."""
+        for column in self._columns:
+            for buffer in column.buffers():
+                buffer.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(buffer.room_bytes() for column in self._columns for buffer in column.buffers())
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         reset = full or self._marked < 0

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -33,6 +35,8 @@ class Shelf(Protocol):
 
     in_memory: bool
     """Whether what it keeps counts as memory."""
+    least: int
+    """Bytes below which an array is not worth a room."""
 
     def put(self, rows: pa.RecordBatch) -> Handle:
         """Keep rows."""
@@ -46,11 +50,16 @@ class Shelf(Protocol):
         """Forget rows; they are not asked for again."""
         ...
 
+    def room(self, bytes: int) -> npt.NDArray[np.uint8]:
+        """Zeros to write into, of which the space is set aside; they go when nothing refers to them."""
+        ...
+
 
 class Held:
     """A shelf in memory: where spilled state of a snapshot goes in an engine that was given no other."""
 
     in_memory = True
+    least = 0
 
     def __init__(self) -> None:
         self._kept: dict[str, pa.RecordBatch] = {}
@@ -66,6 +75,9 @@ class Held:
 
     def drop(self, handle: Handle) -> None:
         del self._kept[handle.name]
+
+    def room(self, bytes: int) -> npt.NDArray[np.uint8]:
+        return np.zeros(bytes, np.uint8)
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
+from headrace.flow.shelf import Shelf
 from headrace.flow.state import Chunk
 
 Codes = npt.NDArray[np.int64]
@@ -83,6 +84,15 @@ class CodeTable:
         """Give spare room back."""
         for buffer in self._buffers.values():
             buffer.release()
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move all columns into rooms of a shelf."""
+        for buffer in self._buffers.values():
+            buffer.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(buffer.room_bytes() for buffer in self._buffers.values())
 
     def changes(self, full: bool) -> Chunk:
         whole = full or self._reset

@@ -12,7 +12,9 @@ import pyarrow as pa
 from headrace.flow.batch import Batch
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
+from headrace.flow.rooms import held, moved, on_shelf
 from headrace.flow.rows import RowStore
+from headrace.flow.shelf import Shelf
 from headrace.flow.tables import CodeTable
 from headrace.flow.timeline import Timeline
 from headrace.kernels import contenders as kernel
@@ -249,8 +251,23 @@ class Contenders:
         self._timeline.add(np.stack([ends[closed], codes[closed]], axis=1))
 
     def bytes(self) -> int:
-        parts = (self._rows, self._ends, self._keys, self._lines, self._blocks, self._timeline)
-        return sum(part.bytes() for part in parts) + int(self._pool.nbytes)
+        return sum(part.bytes() for part in (*self._parts(), self._timeline)) + held(self._pool)
+
+    def _parts(self) -> tuple[RowStore, CodeTable, GroupIndex, SortLines, Buffer]:
+        return self._rows, self._ends, self._keys, self._lines, self._blocks
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in self._parts():
+            part.move_out(shelf)
+        self._pool = moved(self._pool, shelf)
+        self._timeline.shelf = shelf
+        self._timeline.spill(self._timeline.bytes())
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        arrays = sum(part.room_bytes() for part in self._parts()) + on_shelf(self._pool)
+        return arrays + self._timeline.spilled_bytes()
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         rows, ends = self._rows.changes(full), self._ends.changes(full)

@@ -21,6 +21,7 @@ from headrace.expressions.sieve import Sieve
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch, concat
 from headrace.flow.register import Register
+from headrace.flow.rooms import Movable
 from headrace.flow.shelf import Shelf, Spillable
 from headrace.flow.state import Part
 from headrace.time.punctuation import Punctuation
@@ -58,6 +59,7 @@ class Operator(ABC):
         self.promise: Callable[[int], None] = ignore_heartbeat
         self.promised = MIN_TIME
         self.rows_out = 0
+        self._shelf: Shelf | None = None
 
     def connect(self, inputs: Sequence[Arc]) -> None:
         """Attach one reader per input arc."""
@@ -110,13 +112,15 @@ class Operator(ABC):
 
     def use_shelf(self, shelf: Shelf) -> None:
         """From now on put there what memory has no room for."""
+        self._shelf = shelf
         for part in self._spillable():
             part.shelf = shelf
 
     def spill(self, bytes: int) -> int:
         """Put about `bytes` of state on the shelf, the greatest parts first; returns how many left memory.
 
-        Answers do not change. 0 where an operator has no part that can go: `headrace.flow.shelf.Spillable`.
+        Answers do not change. First what can go by pieces (`headrace.flow.shelf.Spillable`); if that is not
+        enough, the arrays of the rest (`headrace.flow.rooms.Movable`).
         """
         before = self.state_bytes()
         freed = 0
@@ -125,11 +129,20 @@ class Operator(ABC):
                 break
             part.spill(bytes - freed)
             freed = before - self.state_bytes()
+        for movable in sorted(self._movable(), key=lambda p: -p.bytes()):
+            if freed >= bytes or self._shelf is None:
+                break
+            movable.move_out(self._shelf)
+            freed = before - self.state_bytes()
         return freed
 
     def spilled_bytes(self) -> int:
         """Bytes of state that are on the shelf."""
-        return sum(part.spilled_bytes() for part in self._spillable())
+        pieces = sum(part.spilled_bytes() for part in self._spillable())
+        return pieces + sum(part.room_bytes() for part in self._movable())
+
+    def _movable(self) -> list[Movable]:
+        return [part for part in self.state().values() if isinstance(part, Movable)]
 
     def _spillable(self) -> list[Spillable]:
         return [part for part in self.state().values() if isinstance(part, Spillable)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
 from headrace.flow.rows import RowStore
+from headrace.flow.shelf import Shelf
 from headrace.kernels.newest import GONE, NONE, enqueue
 from headrace.schema import Schema
 from headrace.time.punctuation import Punctuation
@@ -92,6 +93,15 @@ class NewestRows:
 
     def bytes(self) -> int:
         return self.rows.bytes() + self._partitions.bytes() + sum(b.bytes() for b in self._buffers())
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in (self.rows, self._partitions, *self._buffers()):
+            part.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(part.room_bytes() for part in (self.rows, self._partitions, *self._buffers()))
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         return self.rows.changes(full)

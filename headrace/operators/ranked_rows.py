@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
+from headrace.flow.shelf import Shelf
 from headrace.flow.tables import CodeTable
 from headrace.kernels.changes import net_changes
 from headrace.kernels.hashing import EMPTY
@@ -185,9 +186,20 @@ class RankedRows:
     # --------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
-        buffers = (self._groups, self._roots, self._nodes, self._places)
-        derived = self._keys.bytes() + self._lines.bytes() + sum(b.bytes() for b in buffers)
-        return self.copies.bytes() + derived
+        return sum(part.bytes() for part in self._parts())
+
+    def _parts(self) -> tuple[GroupIndex | SortLines | CodeTable | Buffer, ...]:
+        tree = (self._groups, self._roots, self._nodes, self._places)
+        return (self.copies, self._keys, self._lines, *tree)
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in self._parts():
+            part.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(part.room_bytes() for part in self._parts())
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         return self.copies.changes(full)

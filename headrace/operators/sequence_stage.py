@@ -14,6 +14,7 @@ from headrace.flow.batch import Batch
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
 from headrace.flow.rows import RowStore
+from headrace.flow.shelf import Shelf
 from headrace.kernels.sequence import (
     CODE,
     ENDS,
@@ -291,6 +292,17 @@ class Stage:
     def bytes(self) -> int:
         queues = self._heads.bytes() + self._tails.bytes() + self._index.bytes()
         return self.rows.bytes() + self._lines.bytes() + queues
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in (self.rows, self._lines, self._heads, self._tails, self._index):
+            part.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(
+            part.room_bytes() for part in (self.rows, self._lines, self._heads, self._tails, self._index)
+        )
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(self.rows.changes(full or self._whole))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
+from headrace.flow.shelf import Shelf
 from headrace.flow.tables import CodeTable
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.sessions import assign_sessions, gather_sessions, judge_rows, link_sessions, unlink
@@ -130,6 +131,15 @@ class Sessions:
 
     def bytes(self) -> int:
         return self.table.bytes() + self._opened.bytes() + self._marks.bytes()
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in (self.table, self._opened, self._marks):
+            part.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(part.room_bytes() for part in (self.table, self._opened, self._marks))
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         more = {"serial": self._serial} if self._numbered else {}

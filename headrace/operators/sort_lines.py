@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from headrace.flow.columns import Buffer, byte_values, is_bytes, is_fixed, raw_values, valid_mask
 from headrace.flow.keys import words
+from headrace.flow.shelf import Shelf
 from headrace.kernels.sort_lines import PREFIX, TEXT, TEXT_DOWN, WORD, move_tails, write_texts
 from headrace.operators.accumulators.codecs import turn_negatives
 from headrace.plan.top import SortKey
@@ -103,6 +104,15 @@ class SortLines:
     def bytes(self) -> int:
         """Bytes held."""
         return self._lines.bytes() + self._heap.bytes()
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the arrays into rooms of a shelf."""
+        for part in (self._lines, self._heap):
+            part.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(part.room_bytes() for part in (self._lines, self._heap))
 
 
 def _kinds(of: DataType, down: bool) -> tuple[int, ...]:

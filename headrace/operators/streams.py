@@ -54,7 +54,8 @@ class NetStream(Waiting):
         before = self.state_bytes()
         assert self.changes.far is not None
         self.changes.far.spill(bytes)
-        return before - self.state_bytes()
+        freed = before - self.state_bytes()
+        return freed if freed >= bytes else freed + super().spill(bytes - freed)
 
     def state(self) -> dict[str, Part]:
         return self.changes.parts()

@@ -16,8 +16,22 @@ from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.flow.shelf import Handle
 from headrace.operators.join import JoinOperator
-from headrace.plan.nodes import Aggregate, AggregateCall, IStream, Join, Plan, Project, Source, Window
-from headrace.plan.windows import Range, Unbounded
+from headrace.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Except,
+    IStream,
+    Join,
+    Plan,
+    Project,
+    RStream,
+    SlidingAggregate,
+    Source,
+    Window,
+)
+from headrace.plan.top import SortKey, TopN
+from headrace.plan.windows import Range, Rows, Sliding, Unbounded
 from headrace.testing.compare import assert_same_stream, events_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
@@ -100,7 +114,9 @@ def test_memory_falls_by_what_is_said_to_be_freed(name: str, tmp_path: Path) -> 
     assert freed > before / 2
     assert state(engine) == before - freed
     assert pa.total_allocated_bytes() <= arrow + (1 << 16)
-    assert sum(f.stat().st_size for f in tmp_path.rglob("*.arrow")) == engine.metrics().spilled_bytes
+    rooms = sum(p.room_bytes() for n in engine.graph.nodes for p in n.operator._movable())
+    files = sum(f.stat().st_size for f in tmp_path.rglob("*.arrow"))
+    assert files + rooms == engine.metrics().spilled_bytes
 
 
 def test_keys_that_are_not_there_and_rows_that_are_over_are_not_read(tmp_path: Path) -> None:
@@ -152,6 +168,67 @@ def test_a_snapshot_needs_no_file_and_costs_the_change(name: str, tmp_path: Path
         restored = engine_with(plan, shelf)
         restored.restore(Snapshot.decode(snapshot.encode()) for snapshot in chain)
         same(push(restored, 12, keys), push(plain, 12, keys) if shelf is None else push_again(name))
+
+
+PANES = (*SUMS, AggregateCall("top", "max", "s"), AggregateCall("names", "count_distinct", "s"))
+SLIDING = IStream(SlidingAggregate(A, ("k",), PANES, Sliding(8000, 500)))
+LEFT, RIGHT = Window(A, Range(WINDOW)), Window(B, Range(WINDOW))
+RANKED = TopN(LEFT, ("k",), (SortKey("s", True, False),), 3)
+ROOMED: dict[str, tuple[Plan, int, float]] = {
+    "aggregate": (IStream(Aggregate(LEFT, ("k",), CALLS)), 3000, 0.4),
+    "sliding": (SLIDING, 3000, 0.3),
+    "distinct": (IStream(Distinct(LEFT)), 5000, 0.3),
+    "except": (IStream(Except(LEFT, RIGHT, all=True)), 50, 0.3),
+    "rstream": (RStream(Window(A, Range(3000)), 2500), 5000, 0.3),
+    "top": (IStream(RANKED), 300, 0.3),
+    "rows": (IStream(Window(A, Rows(4000, ("k",)))), 3, 0.3),
+}
+"""Plans whose state goes into rooms, how many keys, and what share of it may stay in memory."""
+
+
+@pytest.mark.parametrize("name", ROOMED)
+def test_what_cannot_go_by_pieces_goes_into_rooms(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, keys, rest = ROOMED[name]
+    monkeypatch.setattr(DirectoryShelf, "least", 1 << 10)
+    plain, engine = engine_with(plan), engine_with(plan, DirectoryShelf(tmp_path / "one"))
+    chain: list[Snapshot] = []
+    for step in range(5):
+        same(push(engine, step, keys), push(plain, step, keys))
+        if step % 2 == 1:
+            before = state(engine)
+            freed = engine.spill(before)
+            assert state(engine) == before - freed
+            assert state(engine) <= rest * state(plain), (name, state(engine), state(plain))
+            assert engine.metrics().spilled_bytes > state(plain) / 5
+        chain.append(engine.snapshot(chain[-1].version if chain else None))
+    restored = engine_with(plan, DirectoryShelf(tmp_path / "two"))
+    restored.restore(Snapshot.decode(snapshot.encode()) for snapshot in chain)
+    restored.spill(1 << 30)
+    answers = push(plain, 5, keys)
+    same(push(engine, 5, keys), answers)
+    same(push(restored, 5, keys), answers)
+
+
+def test_a_full_disk_leaves_arrays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, engine = engine_with(SLIDING), engine_with(SLIDING, DirectoryShelf(tmp_path))
+    monkeypatch.setattr(DirectoryShelf, "least", 1 << 10)
+    same(push(engine, 0), push(plain, 0))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.posix_fallocate", full)
+        with pytest.raises(SpillError, match=r"HR-M102.*No space"):
+            engine.spill(1 << 30)
+        same(push(engine, 1), push(plain, 1))
+    assert engine.spill(1 << 30) > 0
+    with monkeypatch.context() as patch:
+        patch.setattr("os.posix_fallocate", full)
+        for step in range(2, 5):
+            same(push(engine, step), push(plain, step))
 
 
 def push_again(name: str) -> list[Batch]:

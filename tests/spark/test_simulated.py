@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
@@ -33,6 +37,7 @@ from headrace.plan.trees import sources_of
 from headrace.plan.windows import Range, Sliding
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
+from headrace.runtimes.spark.store import Store
 from headrace.runtimes.spark.topology import hosts
 from headrace.testing.plans import Case, cases, tables_of
 from headrace.testing.schemas import rows as random_rows
@@ -202,18 +207,21 @@ def test_joins_of_shards_change_their_order_and_retries_change_nothing() -> None
     names = "abc"
     sources = {n: Source(n, pa.schema([(f"{n}k", pa.int64()), (f"{n}l", pa.int64())])) for n in names}
     a, b, c = (Window(sources[n], Range(300)) for n in names)
-    plan = IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bl",), ("cl",)))
+    plan = IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bk",), ("ck",)))
     inputs = Inputs(
         promises=dict.fromkeys(names, TimerPromise(0)), rules=dict.fromkeys(names, Rules(disordered=False))
     )
     rng, batches = np.random.default_rng(1), list[MicroBatch]()
-    for begin in range(0, 500, 50):
+    for begin in range(0, 280, 40):
         arrived = {}
         for n in names:
-            columns = [pa.array(rng.integers(0, 3, 50)), pa.array(rng.integers(0, 60, 50))]
+            columns = [
+                pa.array(rng.integers(0, 1000 if n == "c" else 10, 40)),
+                pa.array(rng.integers(0, 9, 40)),
+            ]
             data = pa.RecordBatch.from_arrays(columns, schema=sources[n].columns)
-            arrived[n] = (data, np.arange(begin, begin + 50))
-        batches.append((begin + 49, arrived))
+            arrived[n] = (data, np.arange(begin, begin + 40))
+        batches.append((begin + 39, arrived))
 
     def run(mishaps: float, reoptimize: int | bool) -> tuple[list[tuple[Any, ...]], bool]:
         cluster = Cluster(random.Random(1), mishaps=mishaps)
@@ -224,6 +232,65 @@ def test_joins_of_shards_change_their_order_and_retries_change_nothing() -> None
     expected, changed = run(0.0, False)
     assert not changed
     for mishaps in (0.0, 0.5):
-        answers, changed = run(mishaps, 60)
+        answers, changed = run(mishaps, 40)
         assert answers == expected
         assert changed
+
+
+def test_shards_spill_to_the_disk_of_their_executor_and_retries_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuilt engine starts from the state store; a piece is read for a snapshot once, and never again."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    monkeypatch.setattr("headrace.operators.joinside._WORTH", 1 << 12)
+    monkeypatch.setattr(DirectoryShelf, "least", 1 << 10)
+    counted: Counter[str] = Counter()
+    _count(monkeypatch, DirectoryShelf, "put", counted)
+    _count(monkeypatch, DirectoryShelf, "get", counted)
+    _count(monkeypatch, Store, "write", counted)
+    names, schema = "ab", pa.schema([("k", pa.int64()), ("s", pa.string())])
+    sources = {n: Source(n, pa.schema([(f"{n}{f.name}", f.type) for f in schema])) for n in names}
+    a, b = (Window(sources[n], Range(4000)) for n in names)
+    plan = IStream(Join(a, b, ("ak",), ("bk",)))
+    inputs = Inputs(
+        promises=dict.fromkeys(names, TimerPromise(0)), rules=dict.fromkeys(names, Rules(disordered=False))
+    )
+    rng, batches = np.random.default_rng(1), list[MicroBatch]()
+    for begin in range(0, 4000, 400):
+        arrived = {}
+        for n in names:
+            columns = [pa.array(rng.integers(0, 3000, 400)), pa.array([f"a name {i}" for i in range(400)])]
+            data = pa.RecordBatch.from_arrays(columns, schema=sources[n].columns)
+            arrived[n] = (data, np.arange(begin, begin + 400))
+        batches.append((begin + 399, arrived))
+
+    def run(mishaps: float, **more: Any) -> list[tuple[Any, ...]]:
+        cluster = Cluster(random.Random(1), mishaps=mishaps)
+        answers = on_spark(plan, inputs, batches, {}, 2, cluster, **more).sorted()[0]
+        cluster.restart()
+        return answers
+
+    expected = run(0.0)
+    assert not counted["put"]
+    budget = {"budget": 60_000, "policy": "spill"}
+    assert run(0.0, **budget) == expected
+    assert 0 < counted["get in write"] <= counted["put"]
+    assert run(0.4, **budget) == expected
+    gc.collect()
+    assert list(tmp_path.rglob("*.arrow")) == [], "files go with the engines"
+
+
+def _count(patch: pytest.MonkeyPatch, owner: type, name: str, counted: Counter[str]) -> None:
+    """Count calls, those within a `write` also apart."""
+    plain = getattr(owner, name)
+
+    def call(*args: Any) -> Any:
+        counted[name] += 1
+        counted[f"{name} in write"] += counted["writing"] > 0
+        counted["writing"] += name == "write"
+        try:
+            return plain(*args)
+        finally:
+            counted["writing"] -= name == "write"
+
+    patch.setattr(owner, name, call)

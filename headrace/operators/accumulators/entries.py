@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.flow.rooms import empty, held, moved, on_shelf
+from headrace.flow.shelf import Shelf
+
 Array = npt.NDArray[Any]
 _SMALL = 64
 _RESERVE = 8
@@ -33,6 +36,7 @@ class Entries:
         self._fills: dict[str, Any] = {}
         self._kept: list[str] = []
         self._marked = -1
+        self._shelf: Shelf | None = None
 
     def __len__(self) -> int:
         return self.next - self.base
@@ -78,9 +82,15 @@ class Entries:
         self._size = _power(entries)
         for name, ring in self._rings.items():
             if self._size > len(self._spaces[name]):
-                self._spaces[name] = np.empty(_RESERVE * self._size, ring.dtype)
+                self._spaces[name] = self._space(ring.dtype)
             self._rings[name] = self._spaces[name][: self._size]
             self._move(ring, pieces, self._rings[name])
+
+    def _space(self, dtype: np.dtype[Any]) -> Array:
+        """Space for a ring: with a reserve in memory, and none on a shelf, where it would be set aside."""
+        if self._shelf is None:
+            return np.empty(_RESERVE * self._size, dtype)
+        return empty((self._size,), dtype, self._shelf)
 
     def _move(self, ring: Array, pieces: list[slice], target: Array) -> None:
         begin, stays = self.base, target.ctypes.data == ring.ctypes.data
@@ -94,7 +104,7 @@ class Entries:
         held = {name: self.read(name, self.base) for name in self._rings}
         self._size = _power(entries)
         for name, values in held.items():
-            self._spaces[name] = self._rings[name] = np.empty(self._size, values.dtype)
+            self._spaces[name] = self._rings[name] = empty((self._size,), values.dtype, self._shelf)
             self.write(name, self.base, values)
 
     def read(self, name: str, begin: int) -> Array:
@@ -119,7 +129,17 @@ class Entries:
 
     def bytes(self) -> int:
         """Bytes held."""
-        return sum(ring.nbytes for ring in self._rings.values())
+        return sum(map(held, self._rings.values()))
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move the rings into rooms of a shelf."""
+        self._shelf = shelf
+        for name, ring in self._rings.items():
+            self._spaces[name] = self._rings[name] = moved(ring, shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return sum(map(on_shelf, self._rings.values()))
 
     def release(self) -> None:
         """Give spare room back."""

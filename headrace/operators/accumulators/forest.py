@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
+from headrace.flow.rooms import empty, held, in_room, moved, on_shelf
+from headrace.flow.shelf import Shelf
 from headrace.kernels.aggregate_trees import (
     COUNT,
     FREE,
@@ -37,6 +39,7 @@ class Forest:
     """For each group a multiset of keys, each key with an item that may be null."""
 
     def __init__(self) -> None:
+        self._shelf: Shelf | None = None
         self._clear()
         self._log: list[Ints] = []
         self._logged = 0
@@ -57,8 +60,9 @@ class Forest:
             self._roots.extend(groups - len(self._roots))[:] = EMPTY
         needed = int(self._meta[USED]) + changes
         if needed > len(self._nodes):
-            nodes = np.zeros((1 << needed.bit_length(), WIDTH), np.int64)
+            nodes = empty((1 << needed.bit_length(), WIDTH), np.int64, self._shelf)
             nodes[: len(self._nodes)] = self._nodes
+            nodes[len(self._nodes) :] = 0
             self._nodes = nodes
 
     @property
@@ -144,7 +148,18 @@ class Forest:
         self._log, self._logged, self._reset = [], 0, reset
 
     def bytes(self) -> int:
-        return int(self._nodes.nbytes) + self._roots.bytes() + self._sizes.bytes() + self.log_bytes()
+        return held(self._nodes) + self._roots.bytes() + self._sizes.bytes() + self.log_bytes()
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move nodes and roots into rooms of a shelf."""
+        self._shelf = shelf
+        self._nodes = moved(self._nodes, shelf)
+        for buffer in (self._roots, self._sizes):
+            buffer.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        return on_shelf(self._nodes) + self._roots.room_bytes() + self._sizes.room_bytes()
 
     def log_bytes(self) -> int:
         """Bytes that are kept for the next snapshot."""
@@ -152,7 +167,7 @@ class Forest:
 
     def spare_bytes(self) -> int:
         """Bytes of spare room."""
-        return int(self._nodes.nbytes) - len(self) * 8 * WIDTH
+        return 0 if in_room(self._nodes) else int(self._nodes.nbytes) - len(self) * 8 * WIDTH
 
     def release(self) -> None:
         """Give spare room back."""

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 
 from headrace.flow.columns import valid_mask
 from headrace.flow.groups import GroupIndex
+from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
 from headrace.operators.accumulators.codecs import Codec, Ints, Relabelling
@@ -158,6 +159,12 @@ class _Labels:
 
     def bytes(self) -> int:
         return self._table.bytes() + 128 * len(self._table)
+
+    def move_out(self, shelf: Shelf) -> None:
+        self._table.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        return self._table.room_bytes()
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         return self._table.changes(full)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
+from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part
 from headrace.kernels.aggregate_panes import count_pairs
 from headrace.kernels.hashing import EMPTY
@@ -113,6 +114,12 @@ class _PairPanes:
 
     def bytes(self) -> int:
         return self._log.bytes()
+
+    def move_out(self, shelf: Shelf) -> None:
+        self._log.move_out(shelf)
+
+    def room_bytes(self) -> int:
+        return self._log.room_bytes()
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         return self._log.changes(full)

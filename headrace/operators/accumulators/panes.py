@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
+from headrace.flow.rooms import held, moved, on_shelf
+from headrace.flow.shelf import Shelf
 from headrace.kernels.aggregate_panes import assign_slots, link_ahead, link_back, walk_windows
 from headrace.kernels.hashing import EMPTY
 from headrace.operators.accumulators.entries import Entries
@@ -267,8 +269,21 @@ class PaneLog:
     def bytes(self) -> int:
         """Bytes held."""
         buffers = (self._numbers, self._firsts, self._latest, self._place)
-        own = sum(b.bytes() for b in buffers) + int(self._live.nbytes) + self._scratch.bytes()
+        own = sum(b.bytes() for b in buffers) + held(self._live) + self._scratch.bytes()
         return self.entries.bytes() + own
+
+    def move_out(self, shelf: Shelf) -> None:
+        """Move entries and links into rooms of a shelf."""
+        self.entries.move_out(shelf)
+        for buffer in (self._numbers, self._firsts, self._latest, self._place):
+            buffer.move_out(shelf)
+        self._live = moved(self._live, shelf)
+        self._scratch = _Scratch(0)
+
+    def room_bytes(self) -> int:
+        """Bytes on a shelf."""
+        buffers = (self._numbers, self._firsts, self._latest, self._place)
+        return self.entries.room_bytes() + sum(b.room_bytes() for b in buffers) + on_shelf(self._live)
 
     def release(self) -> None:
         """Give spare room back."""

@@ -16,6 +16,7 @@ from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.memory.budget import budget_bytes
+from headrace.memory.manager import Shortage
 from headrace.plan.native import Native, native_parts
 from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import Forward, Outlet, is_flat
@@ -67,6 +68,7 @@ class Options:
     per_second: int | None = None
     memory: int | str | None = None
     reoptimize: int | bool = False
+    policy: Shortage = "fail"
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ def answers(
     native: bool = True,
     ending: DataFrame | None = None,
     memory: int | str | None = None,
+    policy: Shortage = "fail",
     reoptimize: int | bool = False,
     **more: DataFrame,
 ) -> Answers:
@@ -142,8 +145,9 @@ def answers(
     where late or rejected rows are wanted, for these are told as they came. `ending`: a streaming DataFrame
     whose first row ends all streams: what came until then is complete, and all of it comes out. `memory`:
     what each shard may hold, in bytes, as '64 MB' or as a share of an executor's memory ('10 %'): windows
-    with bounds change to fit into it. `reoptimize`: joins and conditions change their order by what is
-    measured in each shard, looked at after so many rows or more (True: a number that is well enough).
+    with bounds change to fit into it; if the least do not fit, `policy` is to `fail` or to `spill` state to
+    the executor's disk. `reoptimize`: joins and conditions change their order by what is measured in each
+    shard, looked at after so many rows or more (True: a number that is well enough).
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -162,6 +166,7 @@ def answers(
         query.ticks_per_second,
         memory,
         reoptimize,
+        policy,
     )
     parts = _parts(query, options)
     together = _together(query, parts, {**(streams or {}), **more}, options)
@@ -186,7 +191,8 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
     budget = None if options.memory is None else budget_bytes(options.memory, lambda: _executor_bytes(spark))
     below: DataFrame | None = None
-    for host in (replace(each, budget=budget, reoptimize=options.reoptimize) for each in chain):
+    held: dict[str, Any] = {"budget": budget, "policy": options.policy, "reoptimize": options.reoptimize}
+    for host in (replace(each, **held) for each in chain):
         below = _hosted(spark, query, parts, matched, host, below, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources])

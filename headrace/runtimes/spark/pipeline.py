@@ -72,6 +72,14 @@ class Runner:
                 place="pipeline.record",
                 hint='leave record out, or runtime = "embedded"',
             )
+        for name, stream in pipeline.spec.streams.items():
+            if stream.shed is not None:
+                raise PipelineError(
+                    "HR-F017",
+                    "nothing is shed on Spark: its sources wait",
+                    place=f"streams.{name}.shed",
+                    hint="leave shed out; maxFilesPerTrigger, maxOffsetsPerTrigger limit what a batch takes",
+                )
         self.pipeline = pipeline
         self._given = spark
         self._stopping = False
@@ -116,6 +124,7 @@ class Runner:
             streams={name: frames.of(name) for name in query.streams},
             inputs=self._inputs(query),
             memory=self.pipeline.spec.memory.budget,
+            policy=self.pipeline.spec.memory.policy,
             reoptimize=self.pipeline.spec.pipeline.reoptimize,
             timer=None if frames.bounded or frames.replays else "1 second",
             time_column=query.spec.sink.time,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
+from headrace.memory.manager import Shortage
 from headrace.plan.nodes import Plan
 from headrace.plan.show import show
 from headrace.runtimes.spark import live
@@ -25,6 +30,8 @@ from headrace.runtimes.spark.store import Head, Store
 from headrace.time.timestamp import MIN_TIME
 
 QUERY = "q"
+_LOCAL = "SPARK_LOCAL_DIRS"
+"""Spark tells its Python workers where the directories of their executor are, with commas between."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class HostSpec:
     """What a host runs: a plan over `streams`, which come by fans, and `inlets`, from the host below.
 
     Streams are numbered as the packages number them, inlets (one for each shard below) after them. `names`
-    are the shards; `id` names the host in the workers' caches. `budget` is what a shard may hold, in bytes.
+    are the shards; `id` names the host in the workers' caches. `budget` is what a shard may hold, in bytes,
+    `policy` what becomes of what does not fit.
     """
 
     id: str
@@ -45,6 +53,7 @@ class HostSpec:
     tables: Mapping[str, bytes] = field(default_factory=dict)
     budget: int | None = None
     reoptimize: int | bool = False
+    policy: Shortage = "fail"
 
     @cached_property
     def layout(self) -> str:
@@ -52,12 +61,17 @@ class HostSpec:
         digest = sha256(show(self.plan).encode()).hexdigest()[:12]
         return f"plan {digest} in {len(self.names)} shards"
 
+    @property
+    def spills(self) -> bool:
+        """Whether state beyond the budget goes to the executor's disk."""
+        return self.budget is not None and self.policy == "spill"
+
     def build(self) -> Engine:
         """An engine that has seen nothing, not even the tables."""
-        engine = Engine()
+        engine = Engine(shelf=DirectoryShelf(local_directory()) if self.spills else None)
         self.inputs.install(engine, [stream.source for stream in self.streams])
         engine.add(QUERY, self.plan)
-        engine.budget(self.budget, measure_at_snapshots=True)
+        engine.budget(self.budget, policy=self.policy, measure_at_snapshots=True)
         engine.reoptimize_every(self.reoptimize)
         return engine
 
@@ -67,6 +81,15 @@ class HostSpec:
         for name, rows in self.tables.items():
             engine.load(name, pa.Table.from_batches(from_ipc(rows)))
         return engine
+
+
+def local_directory() -> Path:
+    """Where an executor keeps what is its own: the first of Spark's local directories.
+
+    Nothing there is needed by another task: the state store has all of it.
+    """
+    first = os.environ.get(_LOCAL, "").split(",")[0]
+    return Path(first or tempfile.gettempdir()) / "headrace"
 
 
 def run(spec: HostSpec, shard: int, rows: Iterable[Any], chunks: Any) -> list[pd.DataFrame]:

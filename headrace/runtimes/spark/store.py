@@ -119,5 +119,6 @@ class Store:
 
 
 def held_bytes(engine: Engine) -> int:
-    """Bytes of state and of rows that wait."""
-    return account(engine.graph).total
+    """Bytes of state, on disk too, and of rows that wait: what a complete snapshot would be of."""
+    on_disk = sum(node.operator.spilled_bytes() for node in engine.graph.nodes)
+    return account(engine.graph).total + on_disk

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
+import random
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from headrace.cli.view import as_table
@@ -16,9 +17,9 @@ from headrace.runtimes.embedded import Progress, Runner
 
 STREAM = """
 [streams.{name}]
-source = {{ type = "poisson", rate = 1000, rows = 900, keys = {keys}, seed = {seed} }}
-schema = "key BIGINT, value DOUBLE, time TIMESTAMP"
-time = {{ column = "time" }}
+source = {{ path = "{name}.csv", block_rows = 25 }}
+schema = "few BIGINT, many BIGINT, time BIGINT"
+time = {{ column = "time", unit = "tick" }}
 bounds = {{ disorder = 0 }}
 """
 TEXT = '''
@@ -30,24 +31,28 @@ reoptimize = {reoptimize}
 {streams}
 [[queries]]
 name = "q"
-sql = """SELECT a.value AS v, b.value AS w, c.value AS x
-  FROM a [RANGE 1 MINUTE] a, b [RANGE 1 MINUTE] b, c [RANGE 1 MINUTE] c
-  WHERE a.key = b.key AND floor(b.value * 3000) = floor(c.value * 3000)"""
+sql = """SELECT a.time AS s, b.time AS t, c.time AS u
+         FROM a [RANGE 1000] a, b [RANGE 1000] b, c [RANGE 1000] c
+         WHERE a.few = b.few AND b.many = c.many"""
 sink = "out-{reoptimize}.jsonl"
 '''
 
 
 def run(root: Path, reoptimize: str) -> tuple[Progress, list[str]]:
-    streams = "".join(STREAM.format(name=n, keys=2, seed=i) for i, n in enumerate("abc"))
+    for i, name in enumerate("abc"):
+        rng = random.Random(i)
+        rows = [f"{rng.randrange(2)},{rng.randrange(90)},{at}" for at in range(300)]
+        (root / f"{name}.csv").write_text("\n".join(["few,many,time", *rows, ""]))
+    streams = "".join(STREAM.format(name=name) for name in "abc")
     pipeline = parse(TEXT.format(reoptimize=reoptimize, streams=streams), root=root)
     progress = Runner(pipeline).run().progress
-    rows = [json.loads(line) for line in (root / f"out-{reoptimize}.jsonl").read_text().splitlines()]
-    return progress, sorted(json.dumps(row, sort_keys=True) for row in rows)
+    return progress, sorted((root / f"out-{reoptimize}.jsonl").read_text().splitlines())
 
 
-def test_the_order_follows_the_data_and_is_shown(tmp_path: Path) -> None:
+def test_the_order_follows_the_data_and_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.engine.adapting._AGREE", 1)  # small files are read at one go
     fixed, expected = run(tmp_path, "false")
-    moved, answers = run(tmp_path, "200")
+    moved, answers = run(tmp_path, "60")
     assert answers == expected
     assert not fixed.orders
     assert "b ⋈ c ⋈ a since" in moved.orders["q"]
