@@ -32,7 +32,7 @@ def test_under_learned_bounds_the_output_is_ordered_and_every_row_accounted_for(
     engine.manage(LearnedHeartbeats(estimator, timeout=10_000), dict.fromkeys(STREAMS, rules))
     engine.add("q", Union(tuple(STREAMS)))
     rng = np.random.default_rng(7)
-    sent = np.sort(rng.integers(0, 20_000, 3_000))
+    sent = np.sort(rng.integers(0, 8_000, 1_200))
     arrived = sent + rng.exponential(15, len(sent)).astype(np.int64)
     batches, late = [], 0
     for i in np.argsort(arrived, kind="stable"):

@@ -52,7 +52,7 @@ def _make(engine: Engine, step: tuple) -> None:  # type: ignore[type-arg]
         engine.end(step[1])
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
 @given(st.data())
 def test_engines_that_take_turns_answer_as_one(data: st.DataObject) -> None:
     case = data.draw(cases())

@@ -16,6 +16,7 @@ from headrace.operators.accumulators import entries, panes
 A = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string())])
 B = pa.schema([("k2", pa.int64()), ("x", pa.int64())])
 STEP = 2000
+WORDS = pa.array([f"name-{i:08d}" for i in range(4000)])
 
 QUERIES = {
     "join": "SELECT a.k, a.s, b.x FROM a [RANGE 20000] AS a, b [RANGE 20000] AS b WHERE a.k = b.k2",
@@ -43,7 +44,7 @@ def run(text: str, rows: int, *, silent: bool = False, snapshot: bool = False) -
     rng = np.random.default_rng(1)
     for begin in range(0, rows, STEP):
         k, times = rng.integers(0, 4000, STEP), np.arange(begin, begin + STEP)
-        columns = [pa.array(k), pa.array(rng.random(STEP)), pa.array([f"name-{i:08d}" for i in k])]
+        columns = [pa.array(k), pa.array(rng.random(STEP)), WORDS.take(pa.array(k))]
         engine.push("a", pa.RecordBatch.from_arrays(columns, schema=A), times)
         if "b" in engine.graph.sources and not silent:
             other = [pa.array(rng.integers(0, 4000, STEP)), pa.array(k)]
