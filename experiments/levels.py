@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from experiments.arrivals import SECOND, Instants, poisson
 from experiments.result import WARM_UP, Conditions, Experiment, Line, Measure, Panel, Result
-from experiments.simulation import ARRIVED, Feed, Simulation, Trace, run_together
+from experiments.simulation import ARRIVED, Feed, Simulation, Trace, run_in_turns
 from headrace.engine import Engine
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import IStream, Join, Plan, Source, Window
@@ -71,27 +73,28 @@ def rows_of(sent: dict[str, Instants], arrived: dict[str, Instants], keys: int) 
     return feed
 
 
-def compared(keys: int, seconds: float, conditions: Conditions) -> tuple[float, list[Trace]]:
-    """Rows that O1 makes of each it takes, and what each level shows, over the same arrivals."""
+Found = list[tuple[float, list[Trace]]]
+
+
+def compared(keys: Sequence[int], seconds: float, conditions: Conditions) -> Found:
+    """For each number of keys, rows that O1 makes of each it takes and what each level shows."""
     sent = {name: poisson(rate, seconds, seed=50 + i) for i, (name, rate) in enumerate(RATES.items())}
     arrivals = {name: sent[name] + (LAG if name == "s3" else 0) for name in NAMES}
-    simulations = [
-        Simulation(
-            engine_at(level), arrivals, conditions, gauge=held_bytes, feed=rows_of(sent, arrivals, keys)
-        )
-        for level in LEVELS
+    groups = [
+        [Simulation(engine_at(level), arrivals, conditions, gauge=held_bytes, feed=feed) for level in LEVELS]
+        for feed in (rows_of(sent, arrivals, each) for each in keys)
     ]
-    traces = run_together(simulations)
-    first = next(n for n in simulations[1].engine.graph.nodes if type(n.plan) is Join)
-    return first.operator.rows_out / first.rows_in, traces
+    traces = run_in_turns(groups)
+    first = [next(n for n in group[1].engine.graph.nodes if type(n.plan) is Join) for group in groups]
+    return [(o1.operator.rows_out / o1.rows_in, of) for o1, of in zip(first, traces, strict=True)]
 
 
 def run(conditions: Conditions) -> Result:
     """From an O1 that passes one row in ten to one that makes eight of each."""
     seconds = conditions.seconds(2.5, 3.0, 60.0)
     keys = conditions.of((2,), KEYS, KEYS)
-    compared(10, 0.5, WARM_UP)
-    found = [compared(k, seconds, conditions) for k in keys]
+    compared([10], 0.5, WARM_UP)
+    found = compared(keys, seconds, conditions)
     made = [ratio for ratio, _ in found]
     latency = {level: [traces[i].release_ms for _, traces in found] for i, level in enumerate(LEVELS)}
     memory = {level: [traces[i].peak / 1024 for _, traces in found] for i, level in enumerate(LEVELS)}
@@ -152,6 +155,6 @@ EXPERIMENT = Experiment(
     "rows/s which comes two seconds later; latency from the arrival that makes an answer provable (S3 "
     "catching up) to the answer, on the simulated clock; memory is the engine's account of state and "
     "buffers after each step of an operator and each arrival; all levels over the same arrivals, event by "
-    "event in turn",
+    "event in turn, and a twentieth of each number of keys at a time",
     run=run,
 )
