@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import mmap
 import os
 import shutil
 import uuid
 import weakref
+import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,9 @@ import pyarrow as pa
 
 from headrace.errors import SpillError
 from headrace.flow.shelf import Handle
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _LOCK = "lock"
 _TOKEN = b"headrace"
@@ -37,6 +42,7 @@ class DirectoryShelf:
     def __init__(self, path: str | Path) -> None:
         self._token = uuid.uuid4().hex
         self._sizes: dict[str, int] = {}
+        self._unread: dict[str, int] = {}
         self.path = Path(path) / f"spill-{self._token}"
         try:
             lock = _create(self.path)
@@ -50,9 +56,10 @@ class DirectoryShelf:
         path = self.path / name
         schema = rows.schema.with_metadata({_TOKEN: self._token + name})
         try:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            sink = _Summed(io.FileIO(path, "w"))
+            with sink, pa.PythonFile(sink, "w") as file, pa.ipc.new_file(file, schema) as writer:
                 writer.write_batch(rows.replace_schema_metadata(schema.metadata))
-            self._sizes[name] = path.stat().st_size
+            self._sizes[name], self._unread[name] = path.stat().st_size, sink.sum
         except OSError as error:
             with suppress(OSError):
                 path.unlink()
@@ -60,18 +67,30 @@ class DirectoryShelf:
         return Handle(name, rows.num_rows, self._sizes[name])
 
     def get(self, handle: Handle) -> pa.RecordBatch:
-        """A view of the file: what is looked at is read, the rest is not."""
+        """A view of the file: what is looked at is read, the rest is not; the first time all is checked."""
         path = self.path / handle.name
         try:
             if path.stat().st_size != self._sizes.get(handle.name):
                 raise OSError("the file has another size than when it was written")
             with pa.memory_map(str(path)) as source:
+                self._check(handle.name, source)
                 found = pa.ipc.open_file(source).get_batch(0)
         except (OSError, pa.ArrowException, ValueError, IndexError) as error:
             raise _unreadable(path, str(error)) from error
         if (found.schema.metadata or {}).get(_TOKEN) != (self._token + handle.name).encode():
             raise _unreadable(path, "the file is not the one that was written")
         return found.replace_schema_metadata(None)
+
+    def _check(self, name: str, source: pa.MemoryMappedFile) -> None:
+        """Whether the bytes are those that were written, at the first reading; the sum is then forgotten."""
+        expected = self._unread.get(name)
+        if expected is None:
+            return
+        found = zlib.crc32(source.read_buffer())
+        source.seek(0)
+        if found != expected:
+            raise OSError("its bytes are not those that were written")
+        del self._unread[name]
 
     def room(self, bytes: int) -> npt.NDArray[np.uint8]:
         """Mapped pages of a file without a name, which goes with the last reference to it."""
@@ -87,6 +106,7 @@ class DirectoryShelf:
 
     def drop(self, handle: Handle) -> None:
         self._sizes.pop(handle.name, None)
+        self._unread.pop(handle.name, None)
         with suppress(OSError):
             (self.path / handle.name).unlink()
 
@@ -97,6 +117,16 @@ class DirectoryShelf:
     def close(self) -> None:
         """Remove the directory."""
         self._close()
+
+
+class _Summed(io.BufferedWriter):
+    """A file that is written, and the checksum of what was written to it."""
+
+    sum = 0
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        self.sum = zlib.crc32(data, self.sum)
+        return super().write(data)
 
 
 def _create(path: Path) -> IO[str]:

@@ -261,6 +261,30 @@ def test_a_file_that_is_gone_is_an_error_and_no_answer(tmp_path: Path) -> None:
         push(engine, 1)
 
 
+def test_contents_whose_ends_are_over_are_forgotten_by_a_spill_and_not_put_away(tmp_path: Path) -> None:
+    """They were held for ever where no other end was left (fixed in 1c8763c)."""
+    engine = engine_with(IStream(Window(A, Range(10))), DirectoryShelf(tmp_path))
+    engine.push("a", *rows(0, np.arange(200)))
+    engine.heartbeat("a", 10 * STEP)
+    engine.drain("q")
+    held = state(engine)
+    assert held > 200 * 8
+    assert engine.spill(1 << 30) > held / 2
+    assert engine.metrics().spilled_bytes == 0
+
+
+def test_a_bit_that_rots_on_the_disk_is_an_error_and_no_answer(tmp_path: Path) -> None:
+    engine = engine_with(JOIN, DirectoryShelf(tmp_path))
+    push(engine, 0)
+    engine.spill(1 << 30)
+    for file in tmp_path.rglob("*.arrow"):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    with pytest.raises(SpillError, match=r"HR-M103.*not those that were written"):
+        push(engine, 1)
+
+
 def test_an_engine_without_a_shelf_cannot_spill() -> None:
     with pytest.raises(SpillError, match="HR-M101"):
         engine_with(JOIN).spill(1)
