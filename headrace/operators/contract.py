@@ -129,10 +129,15 @@ class Operator(ABC):
                 break
             part.spill(bytes - freed)
             freed = before - self.state_bytes()
-        for movable in sorted(self._movable(), key=lambda p: -p.bytes()):
+        return freed if freed >= bytes else freed + self.move_out(bytes - freed)
+
+    def move_out(self, bytes: int) -> int:
+        """Move arrays of about `bytes` into rooms, the greatest parts first; returns how many left memory."""
+        before, freed = self.state_bytes(), 0
+        for part in sorted(self._movable(), key=lambda p: -p.bytes()):
             if freed >= bytes or self._shelf is None:
                 break
-            movable.move_out(self._shelf)
+            part.move_out(self._shelf)
             freed = before - self.state_bytes()
         return freed
 

@@ -55,7 +55,7 @@ class NetStream(Waiting):
         assert self.changes.far is not None
         self.changes.far.spill(bytes)
         freed = before - self.state_bytes()
-        return freed if freed >= bytes else freed + super().spill(bytes - freed)
+        return freed if freed >= bytes else freed + self.move_out(bytes - freed)
 
     def state(self) -> dict[str, Part]:
         return self.changes.parts()
