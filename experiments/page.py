@@ -25,11 +25,12 @@ took and skips the time in which nothing happens. The column "ours" is one run o
 six to eight minutes, and writes this page anew. How each number is measured, and where it differs from the
 paper and why, is said below the table.
 
-`--full` runs longer: ten times the seconds, or more sources and rows. `--real` runs in real time, every run
-cut to a minute: nine minutes for `fig7`, seven for `idle`, eight for `fig8`, three for `fig14`, five for
-`fig15`, nearly all of it waiting. That needs a machine that does nothing else: where the engine is not let
-run when a row arrives, that is latency, and the claims do not hold. `estimation`, `grouping` and those of
-memory have no clock, and are the same.
+`--full` runs longer: ten times the seconds, or more sources and rows: ten seconds of work for
+`memory_granularity`, forty for `grouping`, minutes for `fig16` and those with more. `--real` runs in real
+time, every run cut to a minute: nine minutes for `fig7`, seven for `idle`, eight for `fig8`, three for
+`fig14`, five for `fig15`, nearly all of it waiting. That needs a machine that does nothing else: where the
+engine is not let run when a row arrives, that is latency, and the claims on it do not hold. `estimation`,
+`grouping` and those of memory have no clock, and are the same.
 
 | figure | claim | paper | ours | differs | holds | command |
 | --- | --- | --- | --- | --- | --- | --- |
