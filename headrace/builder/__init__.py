@@ -20,6 +20,7 @@ from headrace.builder.builder import Builder
 from headrace.builder.expressions import expr
 from headrace.builder.grouped import Grouped
 from headrace.builder.ordering import desc
+from headrace.builder.quality import headrace_granularity, headrace_window
 from headrace.builder.sequences import missing, repeated, sequence
 from headrace.builder.stream import stream, table
 from headrace.expressions import coalesce, col, fn, lit, when
@@ -37,6 +38,8 @@ __all__ = [
     "expr",
     "first",
     "fn",
+    "headrace_granularity",
+    "headrace_window",
     "lag",
     "last",
     "lit",

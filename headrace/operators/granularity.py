@@ -8,6 +8,7 @@ from headrace.flow.batch import Batch
 from headrace.operators import ticks
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
+from headrace.operators.told import Told
 from headrace.plan.nodes import Granularity
 from headrace.plan.quality import bounds_of
 from headrace.time.punctuation import Punctuation
@@ -24,12 +25,14 @@ class GranularityOperator(Stateless):
     def __init__(self, plan: Granularity) -> None:
         super().__init__()
         self._grain = plan.grain
+        self._told = Told(plan)
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.end is not None
         assert batch.sign is None, "granularity over rows whose end is not known when they start"
         start, end = ticks.ceil_to(batch.start, self._grain), ticks.floor_to(batch.end, self._grain)
-        return Batch(batch.data, start, end, None, batch.arrival).filter(start < end)
+        data = self._told.beside(batch.data, self._grain)
+        return Batch(data, start, end, None, batch.arrival).filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
         """Just before the first multiple at which a later row can start."""
@@ -50,6 +53,7 @@ class AdaptableGranularityOperator(Adaptable):
 
     def __init__(self, plan: Granularity) -> None:
         super().__init__(bounds_of(plan))
+        self._told = Told(plan)
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.end is not None
@@ -57,7 +61,8 @@ class AdaptableGranularityOperator(Adaptable):
         grain = self.history.of(batch.start)
         self.history.use(batch.last)
         start, end = ticks.ceil_to(batch.start, grain), ticks.floor_to(batch.end, grain)
-        return Batch(batch.data, start, end, None, batch.arrival).filter(start < end)
+        data = self._told.beside(batch.data, grain)
+        return Batch(data, start, end, None, batch.arrival).filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
         """Just before the first start of a row that comes next: said to others, so no change reaches back."""

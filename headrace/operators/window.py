@@ -12,6 +12,7 @@ from headrace.flow.batch import Batch, Times
 from headrace.operators import ticks
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
+from headrace.operators.told import Told
 from headrace.plan.nodes import Window
 from headrace.plan.quality import bounds_of
 from headrace.plan.windows import Now, Range, Sliding, Unbounded
@@ -38,10 +39,12 @@ class WindowOperator(Stateless):
     def __init__(self, plan: Window) -> None:
         super().__init__()
         self._validity = VALIDITIES[type(plan.spec)](plan.spec)
+        self._told = Told(plan)
+        self._size = plan.spec.size if isinstance(plan.spec, Range) else 0
 
     def apply(self, batch: Batch) -> Batch:
         start, end = self._validity.start(batch.start), self._validity.end(batch.start)
-        out = Batch(batch.data, start, end, None, batch.arrival)
+        out = Batch(self._told.beside(batch.data, self._size), start, end, None, batch.arrival)
         return out.filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
@@ -59,11 +62,13 @@ class AdaptableWindowOperator(Adaptable):
 
     def __init__(self, plan: Window) -> None:
         super().__init__(bounds_of(plan))
+        self._told = Told(plan)
 
     def apply(self, batch: Batch) -> Batch:
-        end = ticks.add_each(batch.start, self.history.of(batch.start))
+        size = self.history.of(batch.start)
         self.history.use(batch.last)
-        return Batch(batch.data, batch.start, end, None, batch.arrival)
+        end = ticks.add_each(batch.start, size)
+        return Batch(self._told.beside(batch.data, size), batch.start, end, None, batch.arrival)
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         return punctuation

@@ -106,6 +106,8 @@ def _window(plan: nodes.Window) -> None:
         raise PlanError("HR-P021", "a session without an aggregate", hint="use SessionAggregate")
     if isinstance(plan.spec, Rows):
         _known("PARTITION BY", plan.spec.keys, plan.input.schema)
+    if plan.shown is not None and not isinstance(plan.spec, Range):
+        raise PlanError("HR-P021", "a window without a size that rows are given", hint="use Range")
 
 
 def _aggregate(plan: nodes.Aggregate) -> None:

@@ -136,6 +136,11 @@ class Unary(Plan):
         return replace(self, input=inputs[0])
 
 
+def showing(schema: Schema, shown: str | None) -> Schema:
+    """The columns with one more in which the quality is told, if it is."""
+    return schema if shown is None else pa.schema([*schema, pa.field(shown, pa.int64())])
+
+
 @dataclass(frozen=True)
 class Select(Unary):
     """Rows for which the predicate is true; unknown is not true."""
@@ -183,13 +188,21 @@ class Union(Plan):
 
 @dataclass(frozen=True)
 class Window(Unary):
-    """A stream seen through a window: a relation."""
+    """A stream seen through a window: a relation.
+
+    `shown` names a column, int64 ticks, that tells the size which each row was given; `[RANGE …]` has one.
+    """
 
     spec: WindowSpec
+    shown: str | None = None
 
     @property
     def is_relation(self) -> bool:
         return True
+
+    @property
+    def schema(self) -> Schema:
+        return showing(self.input.schema, self.shown)
 
 
 @dataclass(frozen=True)
@@ -198,10 +211,16 @@ class Granularity(Unary):
 
     A row left empty vanishes. The input's rows must have known ends (time windows, not row windows). With
     `coarsest` the grain starts at `grain`, the finest, and may be changed while it runs, never beyond it.
+    `shown` names a column, int64 ticks, that tells the grain to which each row was rounded.
     """
 
     grain: int
     coarsest: int | None = None
+    shown: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return showing(self.input.schema, self.shown)
 
 
 @dataclass(frozen=True)

@@ -172,10 +172,17 @@ def _together(search: Search, plans: Sequence[Plan], keys: Sequence[Key | None])
 # -------------------------------------------------------------------------------------- rows that meet
 
 
+def _told(search: Search, plan: nodes.Window | nodes.Granularity, key: Key | None) -> Iterator[Keys]:
+    """A size or a grain is known only where the row has been put already."""
+    if key is not None and any(plan.shown in each.columns() for each in key):
+        return search.refuse(f"the quality of a row, {plan.shown}, cannot decide where it goes")
+    return search.ways(plan.input, key)
+
+
 def _window(search: Search, plan: nodes.Window, key: Key | None) -> Iterator[Keys]:
     spec = row_window(plan)
     if spec is None:
-        return search.ways(plan.input, key)
+        return _told(search, plan, key)
     if not spec.keys:
         hint = f"write [PARTITION BY … ROWS {spec.count}] if each key may have its own rows"
         return search.refuse(f"[ROWS {spec.count}] takes the newest rows of all", hint, True)
@@ -356,7 +363,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Project: _project,
     nodes.Union: _union,
     nodes.Window: _window,
-    nodes.Granularity: _same,
+    nodes.Granularity: _told,
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,

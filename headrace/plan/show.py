@@ -29,8 +29,8 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Select: lambda p: f"select {p.predicate}",
     nodes.Project: lambda p: "project " + ", ".join(_named(name, e) for name, e in p.columns),
     nodes.Union: lambda p: "union, in order of time",
-    nodes.Window: lambda p: f"window [{SPECS[type(p.spec)](p.spec)}]",
-    nodes.Granularity: lambda p: f"granularity {_grain(p)}",
+    nodes.Window: lambda p: f"window [{SPECS[type(p.spec)](p.spec)}]{_shown(p)}",
+    nodes.Granularity: lambda p: f"granularity {_grain(p)}{_shown(p)}",
     nodes.Join: lambda p: "join" + _on(p),
     nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
@@ -80,6 +80,10 @@ def _named(name: str, expression: object) -> str:
 
 def _grain(plan: nodes.Granularity) -> str:
     return str(plan.grain) if plan.coarsest is None else f"coarsest {plan.coarsest}, finest {plan.grain}"
+
+
+def _shown(plan: nodes.Window | nodes.Granularity) -> str:
+    return "" if plan.shown is None else f", told as {plan.shown}"
 
 
 def _on(plan: nodes.Join) -> str:

@@ -20,6 +20,7 @@ from headrace.sql.granularity import refuse_on_slides, rounded
 from headrace.sql.grouping import Grouping
 from headrace.sql.joins import joined, selected
 from headrace.sql.place import fail
+from headrace.sql.quality import clause_of
 from headrace.sql.reading import check_read
 from headrace.sql.scope import Scope, fresh
 from headrace.sql.typed import conjuncts
@@ -35,7 +36,8 @@ def aggregated(
 ) -> Plan:
     """The whole plan above FROM and WHERE."""
     window = _shown_window(scope)
-    grouping = Grouping(scope, aliases, window is not None)
+    clause = clause_of([*(each.node for each in columns), having])
+    grouping = Grouping(scope, aliases, window is not None, clause)
     for key in _keys(group, columns):
         grouping.add_key(key)
     grouping.clause = "SELECT"
@@ -76,12 +78,14 @@ def _at_position(node: exp.Expr, columns: list[Listed]) -> exp.Expr:
 def _aggregate(
     plan: Plan, grouping: Grouping, window: Sliding | Session | None, partition: tuple[str, ...] | None
 ) -> Plan:
+    if window is None:
+        plan = rounded(plan, grouping.granularity, grouping.scope, grouping.shown)
     prepared, calls = _prepared(plan, grouping)
     keys = tuple(grouping.keys.values())
     if not keys and not calls:
         calls = (AggregateCall("count", "count"),)
     if window is None:
-        return Aggregate(rounded(prepared, grouping.granularity, grouping.scope), keys, calls)
+        return Aggregate(prepared, keys, calls)
     refuse_on_slides(grouping.granularity)
     bounds = (
         (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None

@@ -31,6 +31,7 @@ class Code(StrEnum):
     TIME_DOMAINS = "HR-Q023"
     SESSION = "HR-Q024"
     QUALITY = "HR-Q025"
+    QUALITY_COLUMN = "HR-Q026"
 
     NO_WINDOW = "HR-Q030"
     NESTED_AGGREGATE = "HR-Q031"

@@ -24,7 +24,10 @@ from headrace.sql.place import Fault
 Definition = UserFunction | UserAggregate
 Made = TypeVar("Made")
 Type = DataType | str
-WORDS: Final = frozenset({"lag", "row_number", "seq", "istream", "dstream", "rstream"})
+WORDS: Final = frozenset({"lag", "row_number", "seq", "istream", "dstream", "rstream"}) | {
+    "headrace_window",
+    "headrace_granularity",
+}
 """What looks like a function in a query and is none."""
 
 USER: Final = "user defined"

@@ -11,18 +11,23 @@ from headrace.sql.scope import Scope
 from headrace.sql.windows import least_of, ticks
 
 
-def rounded(plan: Plan, clause: GranularityClause | None, scope: Scope) -> Plan:
-    """The input of an aggregate at the granularity that was asked for."""
+def rounded(plan: Plan, clause: GranularityClause | None, scope: Scope, shown: str | None) -> Plan:
+    """The input of an aggregate at the granularity that was asked for, told in the column `shown`."""
     if clause is None:
         return plan
     if not ends_known(plan):
         hint = "use time windows: [RANGE 1 HOUR]"
         fail(Code.GRANULARITY, "GRANULARITY rounds rows whose end is known as they come", clause.span, hint)
+    return Granularity(plan, *bounds_of(clause, scope), shown)
+
+
+def bounds_of(clause: GranularityClause, scope: Scope) -> tuple[int, int | None]:
+    """The finest granularity and the coarsest, in ticks; without a coarsest it is fixed."""
     per_second = _ticks_per_second(scope)
     if clause.coarsest is None:
-        return Granularity(plan, ticks(clause.finest, per_second))
+        return ticks(clause.finest, per_second), None
     coarsest = ticks(clause.coarsest, per_second)
-    return Granularity(plan, least_of(clause.finest, coarsest, "FINEST", "COARSEST", per_second), coarsest)
+    return least_of(clause.finest, coarsest, "FINEST", "COARSEST", per_second), coarsest
 
 
 def refuse_on_slides(clause: GranularityClause | None) -> None:

@@ -24,7 +24,9 @@ from headrace.sql.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
 from headrace.sql.clauses import GRANULARITY, GranularityClause
 from headrace.sql.codes import Code
 from headrace.sql.definitions import USER
+from headrace.sql.granularity import bounds_of
 from headrace.sql.place import fail
+from headrace.sql.quality import GRAIN, WORST, is_quality
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import BOUNDS, Resolver
 from headrace.sql.scope import Scope, fresh
@@ -41,13 +43,20 @@ class Grouping(Resolver):
     A name that is no column of the input may be a bound of the sliding window or an alias of SELECT.
     """
 
-    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expr], sliding: bool) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        aliases: Mapping[str, exp.Expr],
+        sliding: bool,
+        granularity: GranularityClause | None = None,
+    ) -> None:
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
         self.keys: dict[Expression, str] = {}
         self.calls: dict[tuple[str, Arguments], AggregateCall] = {}
         self.uses_bounds = False
-        self.granularity: GranularityClause | None = None
+        self.granularity = granularity
+        self.shown: str | None = None
         self._taken = {name.lower() for name in scope.schema.names}
         self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
         self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in self.bounds.values()]
@@ -61,6 +70,8 @@ class Grouping(Resolver):
         """Group by `node`; the bounds of the window are the same for all rows of an answer."""
         found = expression(self, node)
         if self._is_bound(found):
+            return
+        if isinstance(found, Literal) and is_quality(node):
             return
         if isinstance(found, Literal):
             fail(Code.GROUP_POSITION, "a constant groups nothing", node, "name a column")
@@ -94,7 +105,7 @@ class Grouping(Resolver):
     def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
         if self.clause == "GROUP BY":
             return super().aggregate(node, condition)
-        inside = Resolver(self.scope, "an aggregate")
+        inside = Inside(self)
         user = node.meta.get(USER)
         if isinstance(user, UserAggregate):
             function, arguments = user.name, user_arguments(inside, node, user)
@@ -111,6 +122,27 @@ class Grouping(Resolver):
         if key not in self.calls:
             self.calls[key] = self._typed(inside, function, arguments, node)
         return Column(self.calls[key].name)
+
+    def quality(self, node: exp.Anonymous) -> Expression:
+        """Of a group the worst that its rows were given: the answer rests on it."""
+        found = super().quality(node)
+        if isinstance(found, Literal) or self.clause == "GROUP BY" or found in self.keys:
+            return found
+        key = (WORST[node.name.lower()], (found,))
+        if key not in self.calls:
+            self.calls[key] = self._typed(Inside(self), *key, node)
+        return Column(self.calls[key].name)
+
+    def grain(self, node: exp.Anonymous) -> Expression:
+        if self.granularity is None or node.expressions:
+            return super().grain(node)
+        grain, coarsest = bounds_of(self.granularity, self.scope)
+        if coarsest is None:
+            return Literal(grain, pa.int64())
+        if self.shown is None:
+            self.shown = fresh(GRAIN, self._taken)
+            self._added.append(pa.field(self.shown, pa.int64()))
+        return Column(self.shown)
 
     def _round(self, node: exp.Anonymous) -> None:
         """Take up the granularity written after an aggregate; those of one SELECT are one."""
@@ -166,6 +198,21 @@ class Grouping(Resolver):
 
     def _is_bound(self, found: Expression) -> bool:
         return isinstance(found, Column) and found.name in self.bounds.values()
+
+
+class Inside(Resolver):
+    """Resolves what an aggregate is taken of: columns of the rows, and the quality that each was given."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        super().__init__(grouping.scope, "an aggregate")
+        self._grouping = grouping
+
+    @property
+    def schema(self) -> Schema:
+        return self._grouping.schema
+
+    def grain(self, node: exp.Anonymous) -> Expression:
+        return self._grouping.grain(node)
 
 
 def _arguments(inside: Resolver, node: exp.Anonymous) -> tuple[str, Arguments]:

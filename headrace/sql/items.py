@@ -15,6 +15,7 @@ from headrace.sql.clauses import WINDOW
 from headrace.sql.codes import Code
 from headrace.sql.environment import Environment, one_domain, renamed
 from headrace.sql.place import fail
+from headrace.sql.quality import asked, telling
 from headrace.sql.reading import check_read
 from headrace.sql.resolver import Resolver
 from headrace.sql.scope import Item, Scope
@@ -44,12 +45,13 @@ def read_from(env: Environment, node: exp.Select, translate: Translate) -> From:
     start = node.args.get("from_")
     if start is None or start.this is None:
         fail(Code.NOT_CQL, "a query reads at least one stream", node, "add FROM and a stream")
-    items = [read_item(env, start.this, translate)]
+    sizes = asked(node)
+    items = [telling(read_item(env, start.this, translate), sizes)]
     domain = items[0].input.ticks_per_second
     conditions: list[Expression] = []
     for join in node.args.get("joins") or ():
         _check_inner(join)
-        item = _next(items, read_item(env, join.this, translate), join.this)
+        item = telling(_next(items, read_item(env, join.this, translate), join.this), sizes)
         domain = one_domain(domain, item.input.ticks_per_second, join.this)
         items.append(item)
         conditions += conjuncts(Resolver(Scope(tuple(items)), "ON"), join.args.get("on"))

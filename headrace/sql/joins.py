@@ -95,7 +95,9 @@ def _side(scope: Scope, item: int, conditions: list[Condition]) -> Plan:
         own = [each for each in conditions if each.items == {item}]
         relation = selected(relation, [each.expression.rename(back) for each in own])
         conditions[:] = [each for each in conditions if each not in own]
-    return Project(relation, tuple((found.internal, Column(found.column)) for found in columns))
+    size, told = scope.items[item].size, scope.sizes.get(item)
+    shown = [] if size is None or told is None else [(told, Column(size))]
+    return Project(relation, (*((found.internal, Column(found.column)) for found in columns), *shown))
 
 
 def _next_item(tree: _Tree, count: int) -> int:

@@ -11,6 +11,7 @@ from headrace.expressions import Column, Expression
 from headrace.schema import Schema
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
+from headrace.sql.quality import WINDOW, no_granularity, size_of
 from headrace.sql.scope import Scope
 
 BOUNDS = ("window_start", "window_end")
@@ -62,6 +63,14 @@ class Resolver:
         code = Code.NESTED_AGGREGATE if self.clause == "an aggregate" else Code.MISPLACED_AGGREGATE
         hint = "aggregate in a subquery" if self.clause != "WHERE" else "write HAVING"
         fail(code, f"{node.name.lower()} has no place in {self.clause}", node, hint)
+
+    def quality(self, node: exp.Anonymous) -> Expression:
+        """The size of a window, or the granularity, that the row was given."""
+        return size_of(self.scope, node) if node.name.lower() == WINDOW else self.grain(node)
+
+    def grain(self, node: exp.Anonymous) -> Expression:
+        """The granularity of the row."""
+        no_granularity(node, self.clause)
 
     def over(self, node: exp.Window) -> Expression:
         """The value of a function over a partition."""

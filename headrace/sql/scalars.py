@@ -35,6 +35,7 @@ from headrace.sql.definitions import USER, is_aggregate
 from headrace.sql.intervals import moved
 from headrace.sql.literals import literal
 from headrace.sql.place import fail, nearest
+from headrace.sql.quality import WORST, is_quality
 from headrace.sql.reading import READ, check_read
 from headrace.sql.resolver import Resolver
 from headrace.sql.types import arrow_type
@@ -140,6 +141,8 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
     if GRANULARITY in node.meta:
         hint = "write avg(x) [GRANULARITY 10 SECONDS]"
         fail(Code.GRANULARITY, f"{name} is no aggregate", node, hint)
+    if is_quality(node):
+        return resolver.quality(node)
     if name == "seq":
         fail(Code.SEQUENCE, "SEQ stands in FROM", node, "SELECT … FROM SEQ(a, b) RECENT")
     user = node.meta.get(USER)
@@ -150,7 +153,7 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
 
 def _named(resolver: Resolver, node: exp.Expr, name: str, arguments: list[exp.Expr]) -> Expression:
     if name.lower() not in FUNCTIONS:
-        hint = nearest(name, [*FUNCTIONS, *AGGREGATES])
+        hint = nearest(name, [*FUNCTIONS, *AGGREGATES, *WORST])
         fail(Code.UNKNOWN_FUNCTION, f"no function {name.lower()!r}", node, hint)
     return Function(name.lower(), tuple(build(resolver, each) for each in arguments))
 

@@ -27,13 +27,15 @@ from headrace.sql.reading import check_read
 class Item:
     """A FROM item: what it reads, through which window, and what it is called here.
 
-    `of` is the name of the stream or view where an alias hides it.
+    `of` is the name of the stream or view where an alias hides it, `size` the column in which the window
+    tells the size that each row was given, where that is asked for.
     """
 
     name: str
     of: str
     input: Relation
     window: WindowSpec | None
+    size: str | None = None
 
     @property
     def is_implicit(self) -> bool:
@@ -43,9 +45,9 @@ class Item:
     @property
     def relation(self) -> Plan:
         """The item as a relation: a stream without a window is UNBOUNDED."""
-        return (
-            Window(self.input.plan, self.window or Unbounded()) if self.input.is_stream else self.input.plan
-        )
+        if not self.input.is_stream:
+            return self.input.plan
+        return Window(self.input.plan, self.window or Unbounded(), self.size)
 
     @property
     def as_written(self) -> Plan:
@@ -68,14 +70,26 @@ class Scope:
 
     items: Sequence[Item]
 
-    @cached_property
+    @property
     def columns(self) -> list[list[Found]]:
         """For each item its columns, in order."""
+        return self._named[0]
+
+    @property
+    def sizes(self) -> dict[int, str]:
+        """The internal names of the columns that tell the sizes of windows, by item."""
+        return self._named[1]
+
+    @cached_property
+    def _named(self) -> tuple[list[list[Found]], dict[int, str]]:
         taken: set[str] = set()
-        return [
-            [Found(i, name, self._internal(item, name, taken)) for name in item.input.plan.schema.names]
-            for i, item in enumerate(self.items)
-        ]
+        columns, sizes = [], {}
+        for i, item in enumerate(self.items):
+            names = item.input.plan.schema.names
+            columns.append([Found(i, name, self._internal(item, name, taken)) for name in names])
+            if item.size is not None:
+                sizes[i] = self._internal(item, item.size, taken)
+        return columns, sizes
 
     def _internal(self, item: Item, column: str, taken: set[str]) -> str:
         """What has no name gets its columns told apart by numbers."""
@@ -86,12 +100,17 @@ class Scope:
         """All columns of all items under their internal names."""
         types = [item.input.plan.schema.types for item in self.items]
         pairs = zip((f for fs in self.columns for f in fs), (t for ts in types for t in ts), strict=True)
-        return pa.schema([pa.field(found.internal, of) for found, of in pairs])
+        return pa.schema([*(pa.field(found.internal, of) for found, of in pairs), *self._told])
+
+    @property
+    def _told(self) -> list[pa.Field]:
+        return [pa.field(name, pa.int64()) for name in self.sizes.values()]
 
     @cached_property
     def owner(self) -> dict[str, int]:
         """The item that an internal name belongs to."""
-        return {found.internal: found.item for item in self.columns for found in item}
+        told = {name: i for i, name in self.sizes.items()}
+        return {found.internal: found.item for item in self.columns for found in item} | told
 
     @cached_property
     def _by_name(self) -> dict[str, list[Found]]:

@@ -52,7 +52,8 @@ class SequenceScope(Scope):
 
     @cached_property
     def schema(self) -> Schema:
-        return pa.schema([pa.field(c.internal, c.type) for step in self.steps for c in step.columns])
+        own = [pa.field(c.internal, c.type) for step in self.steps for c in step.columns]
+        return pa.schema([*own, *self._told])
 
     @property
     def labels(self) -> Sequence[tuple[str, str]]:

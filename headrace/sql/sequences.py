@@ -32,6 +32,7 @@ from headrace.sql.environment import Environment, one_domain
 from headrace.sql.items import From, Translate, read_item
 from headrace.sql.joins import selected
 from headrace.sql.place import fail
+from headrace.sql.quality import asked, telling
 from headrace.sql.resolver import Resolver
 from headrace.sql.scope import Item, Scope
 from headrace.sql.sequence_scope import Named, SequenceScope, StepNames
@@ -90,7 +91,9 @@ def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> F
     where = node.args.get("where")
     _place_conditions(steps, clause, where.this if where else None, node)
     relation = _plan(clause, steps)
-    return From(_scope(relation, found, steps), found, [], relation.ticks_per_second, takes_where=True)
+    return From(
+        _scope(relation, found, steps, asked(node)), found, [], relation.ticks_per_second, takes_where=True
+    )
 
 
 # ------------------------------------------------------------------------------------------------ steps
@@ -312,12 +315,13 @@ def _step(step: Reading) -> tuple[Plan, Step]:
     return Project(kept, tuple(columns)), Step(tuple(keys), step.kind, conjunction(step.conditions), folds)
 
 
-def _scope(relation: Relation, node: Seq, steps: list[Reading]) -> Scope:
+def _scope(relation: Relation, node: Seq, steps: list[Reading], sizes: set[str]) -> Scope:
     """What SELECT sees: the columns of the steps that are there, and what is told of runs."""
     visible = {StepKind.ONCE: Reading.rows, StepKind.REPEATED: Reading.told}
     names = tuple(step.names(visible[step.kind](step) if step.kind in visible else ()) for step in steps)
     plain = SequenceScope((Item("SEQ(…)", "", relation, None),), names)
-    return SequenceScope((Item("SEQ(…)", "", relation, _window(node, relation, plain)),), names)
+    item = Item("SEQ(…)", "", relation, _window(node, relation, plain))
+    return SequenceScope((telling(item, sizes),), names)
 
 
 def _window(node: Seq, relation: Relation, scope: Scope) -> WindowSpec | None:

@@ -124,16 +124,21 @@ def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
 
     def rounded(e: Element) -> Element:
         end = e.end if e.end == MAX_TIME else e.end // grain * grain
-        return Element(e.row, _ceil(e.start, grain) * grain, end)
+        return Element(_told(plan, e.row, grain), _ceil(e.start, grain) * grain, end)
 
     return _lasting(map(rounded, _meaning(plan.input, sources)))
+
+
+def _told(plan: nodes.Window | nodes.Granularity, row: Row, value: int) -> Row:
+    """The row, with the size or the grain that it was given beside it if the plan says so."""
+    return row if plan.shown is None else (*row, value)
 
 
 def _regrained(plan: Regrained, sources: Sources) -> list[Element]:
     def rounded(e: Element) -> Element:
         grain = value_at(plan.history, e.start)
         end = e.end if e.end == MAX_TIME else e.end // grain * grain
-        return Element(e.row, _ceil(e.start, grain) * grain, end)
+        return Element(_told(plan, e.row, grain), _ceil(e.start, grain) * grain, end)
 
     return _lasting(map(rounded, _meaning(plan.input, sources)))
 
@@ -184,12 +189,17 @@ def _ceil(number: int, step: int) -> int:
 
 def _window(plan: nodes.Window, sources: Sources) -> list[Element]:
     happened = _ordered(plan.input, sources)
-    return _lasting(WINDOWS[type(plan.spec)](plan.spec, plan.schema, happened))
+    lasting = _lasting(WINDOWS[type(plan.spec)](plan.spec, plan.schema, happened))
+    if not isinstance(plan.spec, windows.Range):
+        return lasting
+    return [e._replace(row=_told(plan, e.row, plan.spec.size)) for e in lasting]
 
 
 def _resized(plan: Resized, sources: Sources) -> list[Element]:
     happened = _ordered(plan.input, sources)
-    return [Element(e.row, e.start, plus(e.start, value_at(plan.history, e.start))) for e in happened]
+    sizes = [value_at(plan.history, e.start) for e in happened]
+    pairs = zip(happened, sizes, strict=True)
+    return [Element(_told(plan, e.row, size), e.start, plus(e.start, size)) for e, size in pairs]
 
 
 def _range(spec: windows.Range, _: Schema, happened: list[Element]) -> list[Element]:

@@ -190,7 +190,16 @@ def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
 
 def _window(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     plan = _stream(draw, sources, depth - 1)
-    return nodes.Window(plan, _spec(draw, plan.schema))
+    return _telling(draw, nodes.Window(plan, _spec(draw, plan.schema)))
+
+
+def _telling(draw: st.DrawFn, plan: nodes.Window | nodes.Granularity) -> Plan:
+    """Now and then with a column that tells the quality."""
+    has_size = isinstance(plan, nodes.Granularity) or isinstance(plan.spec, windows.Range)
+    if not has_size or draw(st.integers(0, 3)):
+        return plan
+    taken = set(plan.schema.names)
+    return replace(plan, shown=next(n for i in range(9) if (n := f"quality{i}") not in taken))
 
 
 def _table(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
@@ -212,13 +221,13 @@ def _timed(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
         plan = _relation(draw, sources, depth)
         if ends_are_known(plan):
             return plan
-    return nodes.Window(_stream(draw, sources, depth - 1), _time_spec(draw))
+    return _telling(draw, nodes.Window(_stream(draw, sources, depth - 1), _time_spec(draw)))
 
 
 def _granularity(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     grain = draw(st.integers(1, 5))
     coarsest = draw(st.none() | st.integers(grain, 7))
-    return nodes.Granularity(_timed(draw, sources, depth - 1), grain, coarsest)
+    return _telling(draw, nodes.Granularity(_timed(draw, sources, depth - 1), grain, coarsest))
 
 
 # ----------------------------------------------------------------------------------------------- pairs

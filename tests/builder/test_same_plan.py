@@ -20,6 +20,8 @@ from headrace.builder import (
     expr,
     first,
     fn,
+    headrace_granularity,
+    headrace_window,
     lag,
     last,
     max_,
@@ -151,6 +153,13 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     "granularity": (
         "SELECT avg(price) [GRANULARITY COARSEST 2 HOURS, FINEST 9 TICKS] AS p FROM bids [RANGE 1 DAY]",
         lambda: bids.window("1 day").agg(p=avg("price").granularity(9, "2 hours")),
+    ),
+    "the quality that rows were given": (
+        "SELECT avg(price) [GRANULARITY COARSEST 2 HOURS, FINEST 9 TICKS] AS p, headrace_granularity() AS g, "
+        "headrace_window() AS w FROM bids [RANGE MIN 1 HOUR, MAX 1 DAY]",
+        lambda: bids.window("1 day", min="1 hour").agg(
+            p=avg("price").granularity(9, "2 hours"), g=headrace_granularity(), w=headrace_window("bids")
+        ),
     ),
     "one granularity": (
         "SELECT item, count(*) FILTER (WHERE price > 1) [GRANULARITY 1 MINUTE] AS n "

@@ -123,17 +123,24 @@ SPECS = (
 )
 
 
+TOLD = st.sampled_from([None, "quality"])
+"""The column in which the size or the grain is told, if it is."""
+
+
 @st.composite
 def time_windows(draw: st.DrawFn) -> Case:
     below = draw(streams(draw(schemas())))
-    return case_of(nodes.Window(below[0], draw(SPECS)), (below,))
+    spec = draw(SPECS)
+    told = draw(TOLD) if isinstance(spec, windows.Range) else None
+    return case_of(nodes.Window(below[0], spec, told), (below,))
 
 
 @st.composite
 def adaptable_windows(draw: st.DrawFn) -> Case:
     below = draw(streams(draw(schemas())))
     size = draw(st.integers(1, 9))
-    return case_of(nodes.Window(below[0], windows.Range(size, draw(st.integers(1, size)))), (below,))
+    spec = windows.Range(size, draw(st.integers(1, size)))
+    return case_of(nodes.Window(below[0], spec, draw(TOLD)), (below,))
 
 
 @st.composite
@@ -147,14 +154,14 @@ def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any
 @st.composite
 def granularities(draw: st.DrawFn) -> Case:
     below = draw(relations(draw(schemas()), withdraws=False))
-    return case_of(nodes.Granularity(below[0], draw(st.integers(1, 5))), (below,))
+    return case_of(nodes.Granularity(below[0], draw(st.integers(1, 5)), None, draw(TOLD)), (below,))
 
 
 @st.composite
 def adaptable_granularities(draw: st.DrawFn) -> Case:
     below = draw(relations(draw(schemas()), withdraws=False))
     grain = draw(st.integers(1, 5))
-    return case_of(nodes.Granularity(below[0], grain, draw(st.integers(grain, 9))), (below,))
+    return case_of(nodes.Granularity(below[0], grain, draw(st.integers(grain, 9)), draw(TOLD)), (below,))
 
 
 @st.composite

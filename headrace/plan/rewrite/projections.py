@@ -52,14 +52,21 @@ def _moves(plan: Plan) -> bool:
     return isinstance(plan, Project) and all(is_movable(e) for _, e in plan.columns)
 
 
+def _reads(plan: Project, shown: str | None) -> bool:
+    """Whether it needs the column in which a window or granularity tells the quality."""
+    return shown is not None and any(shown in e.columns() for _, e in plan.columns)
+
+
 def below_window(plan: Plan) -> Plan | None:
     """π(ω(x)) → ω(π(x)); past a window that counts rows only if that leaves its keys and its order."""
     if not (isinstance(plan, Project) and isinstance(plan.input, nodes.Window) and _moves(plan)):
         return None
     window = plan.input
+    if _reads(plan, window.shown):
+        return None
     below = plan.with_inputs((window.input,))
     if isinstance(window.spec, BY_TIME):
-        return replace(window, input=below)
+        return replace(window, input=below, shown=None)
     spec = _keyed_anew(plan, window.spec) if isinstance(window.spec, Rows) else None
     if spec is None or not keeps_arrival_order(window.input):
         return None
@@ -91,5 +98,9 @@ def below_stream(plan: Plan) -> Plan | None:
     """π(RSTREAM(x)) → RSTREAM(π(x)), and so below granularity: computed once, reported often."""
     if not (isinstance(plan, Project) and isinstance(plan.input, (nodes.RStream, nodes.Granularity))):
         return None
-    below = plan.input
-    return below.with_inputs((plan.with_inputs((below.input,)),)) if _moves(plan) else None
+    below, made = plan.input, plan.with_inputs((plan.input.input,))
+    if not _moves(plan) or (isinstance(below, nodes.Granularity) and _reads(plan, below.shown)):
+        return None
+    if isinstance(below, nodes.Granularity):
+        return replace(below, input=made, shown=None)
+    return below.with_inputs((made,))

@@ -88,9 +88,16 @@ def _same(plan: nodes.Unary, needed: Names) -> Plan:
     return over(plan, [_narrow(plan.input, needed)])
 
 
+def _telling(plan: nodes.Window | nodes.Granularity, needed: Names) -> Plan:
+    """The quality is told only where somebody asks."""
+    if plan.shown is not None and plan.shown not in needed:
+        plan = replace(plan, shown=None)
+    return over(plan, [_narrow(plan.input, needed & set(plan.input.schema.names))])
+
+
 def _window(plan: nodes.Window, needed: Names) -> Plan:
     if not isinstance(plan.spec, Rows):
-        return _same(plan, needed)
+        return _telling(plan, needed)
     if not keeps_arrival_order(plan.input):
         return _whole(plan, needed)
     return _same(plan, needed | set(plan.spec.keys))
@@ -148,7 +155,7 @@ NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.Project: _project,
     nodes.Union: _union,
     nodes.Window: _window,
-    nodes.Granularity: _same,
+    nodes.Granularity: _telling,
     nodes.Join: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding,

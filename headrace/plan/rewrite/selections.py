@@ -45,6 +45,11 @@ def _anything(each: Expression) -> bool:
     return True
 
 
+def _says_nothing_of(shown: str | None) -> Callable[[Expression], bool]:
+    """Whether a condition can be asked before rows are given a size or a grain."""
+    return lambda each: shown not in each.columns()
+
+
 def _sink(plan: Plan, goes: Callable[[Expression], bool] = _anything) -> Plan | None:
     """A selection moved below the node under it, which has one input with the same columns."""
     assert isinstance(plan, Select)
@@ -105,7 +110,7 @@ def below_window(plan: Plan) -> Plan | None:
         return None
     spec, schema = plan.input.spec, plan.schema
     if isinstance(spec, BY_TIME):
-        return _sink(plan)
+        return _sink(plan, _says_nothing_of(plan.input.shown))
     if not isinstance(spec, Rows):
         return None
     keys = set(spec.keys)
@@ -114,8 +119,9 @@ def below_window(plan: Plan) -> Plan | None:
 
 def below_granularity(plan: Plan) -> Plan | None:
     """σp(γ(x)) → γ(σp(x))."""
-    granular = isinstance(plan, Select) and isinstance(plan.input, nodes.Granularity)
-    return _sink(plan) if granular else None
+    if not (isinstance(plan, Select) and isinstance(plan.input, nodes.Granularity)):
+        return None
+    return _sink(plan, _says_nothing_of(plan.input.shown))
 
 
 def below_content(plan: Plan) -> Plan | None:
