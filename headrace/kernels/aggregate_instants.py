@@ -160,8 +160,8 @@ def run_reals(
     """Running sums of values or their squares, as pairs (high, low).
 
     `sums[g]` and `counts[g]` are a group's pair and how many of its values are finite, NaN, ∞ and −∞; both
-    are changed in place. What is not finite is only counted, so it leaves no trace when it goes; with no
-    finite value left the pair is exactly zero again.
+    are changed in place. A sign of ±n stands for n equal values. What is not finite is only counted, so it
+    leaves no trace when it goes; with no finite value left the pair is exactly zero again.
     """
     e = 0
     for g in range(first.size):
@@ -171,8 +171,10 @@ def run_reals(
                 value, rest = square(values[e]) if squared else (values[e], 0.0)
                 if not _special(value, counts[g], signs[e]):
                     counts[g, FINITE] += signs[e]
-                    sums[g, 0], error = two_sum(sums[g, 0], signs[e] * value)
-                    sums[g, 1] += error + signs[e] * rest
+                    sign = 1.0 if signs[e] > 0 else -1.0
+                    for _ in range(abs(signs[e])):
+                        sums[g, 0], error = two_sum(sums[g, 0], sign * value)
+                        sums[g, 1] += error + sign * rest
                 e += 1
             if counts[g, FINITE] == 0:
                 sums[g, 0] = sums[g, 1] = 0.0

@@ -1,4 +1,8 @@
-"""Whose memory it is: bytes of operators and arcs, charged to the windows that their rows came through."""
+"""Whose memory it is: bytes of operators and arcs, charged to the windows that their rows came through.
+
+What comes through a granularity that may change is charged to that, by lines. Rows that wait for the end of
+a grain are charged to nobody: they follow the grain and no window.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.memory.accounting import Account
+from headrace.plan.nodes import Granularity
 
 Rows = dict[int, float]
 """By the id of a window's node, how many rows are held behind it."""
@@ -17,7 +22,7 @@ def charge(graph: Graph, held: Account, rows: Rows) -> dict[int, float]:
     for node in graph.nodes:
         waiting = 0 if node.sinks and not node.successors else held.arcs[node.name]
         if node.id in rows:
-            charged[node.id] += waiting
+            charged[node.id] += 0 if isinstance(node.plan, Granularity) else waiting
             continue
         sides = node.operator.bytes_by_input() or ()
         for before, size in zip(node.predecessors, sides, strict=False):

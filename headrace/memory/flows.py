@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any
+from typing import Any, Self
 
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
@@ -27,7 +27,7 @@ class Flow:
         self.passed = 0
         self.consumed = 0
         self.time: int | None = None
-        self.cost = 0.0
+        self.cost: float | None = None
         self.share = 1.0
         self.changed = MIN_TIME
         self.cohorts: list[Cohort] = []
@@ -72,7 +72,7 @@ class Flow:
         if rows < _FEW:
             return
         now = bytes / rows
-        self.cost = max(now, 0.75 * self.cost + 0.25 * now) if self.cost else now
+        self.cost = now if self.cost is None else max(now, 0.75 * self.cost + 0.25 * now)
 
     def state(self) -> list[Any]:
         """As plain data."""
@@ -80,7 +80,7 @@ class Flow:
         return [self.passed, self.consumed, self.time, self.cost, self.share, self.changed, cohorts]
 
     @classmethod
-    def of(cls, state: list[Any]) -> Flow:
+    def of(cls, state: list[Any]) -> Self:
         """What `state` gave."""
         made = cls()
         made.passed, made.consumed, made.time, made.cost, made.share, made.changed, cohorts = state
@@ -107,7 +107,7 @@ def size_at(node: Node, first: int, last: int) -> int:
 
 
 def size_of(node: Node) -> int:
-    """The size of a window now."""
+    """The size of a window now, or the grain of a granularity."""
     operator = node.operator
     if isinstance(operator, Adaptable):
         return operator.history.value
@@ -125,5 +125,5 @@ def demand_of(
     least, most = (size, size) if bounds is None else (bounds.least, bounds.most)
     short = max(1, min(least // 2, most // 64))
     rate = sum(a.rate(short, max(short, most // 16)) for a in behind)
-    delay, cost = min(delay, most), flow.cost or prior
+    delay, cost = min(delay, most), prior if flow.cost is None else flow.cost
     return Demand(least, most, size, weight, now, rate * flow.share, cost, delay, tuple(flow.cohorts))

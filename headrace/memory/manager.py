@@ -1,9 +1,9 @@
-"""Holds a budget by changing windows within their bounds, from counts and application time alone.
+"""Holds a budget by changing windows and granularities within bounds, from counts and application time alone.
 
 At each look, several times a window: predict what the windows will need from what they hold and from the
-rates of the streams; choose the sizes of least loss that fit; take them, with hysteresis. A look comes before
-the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock: the same
-rows in the same steps lead to the same sizes.
+rates of the streams; choose the sizes and grains of least loss that fit; take them, with hysteresis. A look
+comes before the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock:
+the same rows in the same steps lead to the same choices.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from headrace.graph.origins import sources_behind
 from headrace.memory.accounting import account
 from headrace.memory.arrivals import Arrivals
 from headrace.memory.charging import charge
-from headrace.memory.choice import choose, settled
+from headrace.memory.choice import choose_both, settled, settled_grain
 from headrace.memory.flows import Flow, demand_of, size_of, windows_of
+from headrace.memory.grains import GrainDemand, GrainFlow, comes_to_grains_only, grains_of, windows_behind
 from headrace.memory.need import Demand, Outlook
 from headrace.operators.adaptable import Adaptable
 from headrace.plan.show import show_node
@@ -59,6 +60,15 @@ class Forecast:
     least: int
 
 
+def _may_change(node: Node) -> bool:
+    return isinstance(node.operator, Adaptable)
+
+
+def _extremes(grains: list[GrainDemand]) -> list[list[int]]:
+    """All granularities at their finest, and all at their coarsest."""
+    return [[each.least for each in grains], [each.candidates()[-1] for each in grains]]
+
+
 class Manager:
     """Keeps what a graph holds within `budget` bytes.
 
@@ -77,6 +87,7 @@ class Manager:
         self._at_snapshots = measure_at_snapshots
         self._arrivals: dict[str, Arrivals] = {}
         self._flows: dict[int, Flow] = {}
+        self._grains: dict[int, GrainFlow] = {}
         self._frontier = MIN_TIME
         self._looked = MIN_TIME
         self._fixed = 0.0
@@ -119,11 +130,13 @@ class Manager:
 
     def _pause(self) -> int:
         """Ticks between two looks, if few rows come."""
-        sizes = [size_of(node) for node in self._changeable()]
+        grains = grains_of(self._graph)
+        windows = [w for node in grains for w in windows_behind(self._graph, node)]
+        sizes = [size_of(node) for node in windows_of(self._graph) if _may_change(node) or node in windows]
         return max(1, min(sizes, default=_LOOKS) // _LOOKS)
 
     def _changeable(self) -> list[Node]:
-        return [node for node in windows_of(self._graph) if isinstance(node.operator, Adaptable)]
+        return [*filter(_may_change, windows_of(self._graph)), *grains_of(self._graph)]
 
     def _count(self) -> None:
         """Note what passed each window since the last time."""
@@ -134,16 +147,25 @@ class Manager:
         for node in nodes:
             self._flows[node.id].count(node)
             self._flows[node.id].forget(self._frontier)
+        grains = grains_of(self._graph)
+        self._grains = {n.id: self._grains.get(n.id) or GrainFlow() for n in grains}
+        for node in grains:
+            self._grains[node.id].count_lines(node, windows_behind(self._graph, node))
+            self._grains[node.id].forget(self._frontier)
 
     def _measure(self) -> None:
         """Learn what a row costs behind each window, and what is held whatever the windows are."""
         self._count()
+        for node in grains_of(self._graph):
+            self._grains[node.id].look(node)
         held = account(self._graph, tight=True)
-        rows = {id: flow.live(self._frontier) for id, flow in self._flows.items()}
+        flows = {**self._flows, **self._grains}
+        rows = {id: flow.live(self._frontier) for id, flow in flows.items()}
         charged = charge(self._graph, held, rows)
-        for id, flow in self._flows.items():
+        for id, flow in flows.items():
             flow.calibrate(_SLACK * charged[id], rows[id])
-        self._fixed = max(0.0, _SLACK * (held.own - sum(charged.values())))
+        waiting = sum(held.arcs[node.name] for node in grains_of(self._graph))
+        self._fixed = max(0.0, _SLACK * (held.own - waiting - sum(charged.values())))
 
     # ------------------------------------------------------------------------------------------- deciding
 
@@ -151,16 +173,31 @@ class Manager:
         nodes = windows_of(self._graph)
         users = self._graph.quality.nodes()
         demands = [self._demand(node, len(users.get(node, ()))) for node in nodes]
-        outlook = Outlook(self._fixed, demands)
-        held = self._held(nodes, demands)
-        least = outlook.peak([demand.least for demand in demands])
+        coarsened = grains_of(self._graph)
+        grains = [self._grain_demand(node, nodes, demands, len(users.get(node, ()))) for node in coarsened]
+        outlook = Outlook(self._fixed, demands, grains, [each.size for each in grains])
+        held = self._held(nodes, demands) + sum(
+            each.bytes * self._grains[node.id].live(self._frontier)
+            for node, each in zip(coarsened, grains, strict=True)
+        )
+        smallest = [demand.least for demand in demands]
+        least = min(outlook.at(values).peak(smallest) for values in _extremes(grains))
         limit = _TARGET if least <= _TARGET * self.budget else _LAST
-        for node, demand, size in zip(nodes, demands, choose(outlook, limit * self.budget), strict=True):
-            self._take(node, demand, size, pressed=held > _TARGET * self.budget)
-        needed = outlook.peak([size_of(node) for node in nodes])
+        sizes, values = choose_both(outlook, grains, limit * self.budget)
+        pressed = held > _TARGET * self.budget
+        now = outlook.peak([demand.size for demand in demands])
+        if grains and now <= _LAST * self.budget:
+            sizes = [max(size, demand.size) for size, demand in zip(sizes, demands, strict=True)]
+            values = [min(value, grain.size) for value, grain in zip(values, grains, strict=True)]
+        for node, demand, size in zip(nodes, demands, sizes, strict=True):
+            self._take(node, demand, size, pressed=pressed)
+        for node, grain, value in zip(coarsened, grains, values, strict=True):
+            longest = max((demands[i].most for i in grain.windows), default=grain.most)
+            self._take_grain(node, grain, value, longest, pressed=pressed)
+        needed = outlook.at([size_of(node) for node in coarsened]).peak([size_of(node) for node in nodes])
         self.forecast = Forecast(int(held), int(needed), int(least))
-        dearest = max((demand.bytes for demand in demands), default=1.0)
-        self._patience = int(max(0.0, self.budget - held) / _LOOKS / max(1.0, dearest))
+        dearest = max([1.0, *(each.bytes for each in demands), *(each.bytes for each in grains)])
+        self._patience = int(max(0.0, self.budget - held) / _LOOKS / dearest)
         if self.policy == "spill" and held > self.budget:
             self._spill(int(held - _TARGET * self.budget))
 
@@ -172,9 +209,37 @@ class Manager:
         now = begin if flow.time is None else flow.time
         delay = 0 if self._frontier == MAX_TIME else max(0, newest - self._frontier)
         rows = max(1, sum(a.rows for a in behind))
-        others = max(each.cost for each in self._flows.values())
-        prior = others or _OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE)
+        known = [each.cost for each in self._flows.values() if each.cost]
+        prior = max(known, default=_OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE))
+        if comes_to_grains_only(node):
+            prior = 0.0
         return demand_of(node, flow, behind, now, delay, prior, max(1, users))
+
+    def _grain_demand(
+        self, node: Node, windows: list[Node], demands: list[Demand], users: int
+    ) -> GrainDemand:
+        flow, operator = self._grains[node.id], node.operator
+        assert isinstance(operator, Adaptable)
+        before = tuple(windows.index(each) for each in windows_behind(self._graph, node))
+        behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
+        passed = sum(self._flows[windows[i].id].passed for i in before)
+        rows = max(1, sum(a.rows for a in behind))
+        row = sum(a.bytes for a in behind) / rows + _LINE
+        bounds = operator.history.bounds
+        return GrainDemand(
+            bounds.least,
+            bounds.most,
+            operator.history.value,
+            max(1, users),
+            max((demands[i].now for i in before), default=self._looked),
+            sum(demands[i].rate for i in before) * flow.passed / max(1, passed),
+            flow.kinds,
+            _OVERHEAD * row if flow.cost is None else flow.cost,
+            row,
+            before,
+            max((demands[i].delay for i in before), default=0),
+            tuple(flow.cohorts),
+        )
 
     def _held(self, nodes: list[Node], demands: list[Demand]) -> float:
         """Bytes held once all that came has passed the windows, as far as counts can say."""
@@ -193,6 +258,17 @@ class Manager:
             operator.change(operator.earliest, size)
             flow.changed = self._looked
 
+    def _take_grain(
+        self, node: Node, demand: GrainDemand, wanted: int, window: int, *, pressed: bool
+    ) -> None:
+        operator, flow = node.operator, self._grains[node.id]
+        assert isinstance(operator, Adaptable)
+        since = MAX_TIME if flow.changed == MIN_TIME else self._looked - flow.changed
+        value = settled_grain(demand, wanted, since, pressed, window)
+        if value != demand.size:
+            operator.change(operator.earliest, value)
+            flow.changed = self._looked
+
     # -------------------------------------------------------------------------------------------- holding
 
     def _hold(self) -> None:
@@ -207,10 +283,10 @@ class Manager:
             raise self._too_small(held)
 
     def _is_short(self) -> bool:
-        """Whether some window is smaller than it could be."""
+        """Whether some window is smaller, or some granularity coarser, than it could be."""
         operators = [node.operator for node in self._changeable()]
         histories = [o.history for o in operators if isinstance(o, Adaptable)]
-        return any(history.value < history.bounds.most for history in histories)
+        return any(history.value != history.bounds.best for history in histories)
 
     def _release(self, *, at_once: bool = False) -> bool:
         """Let operators give back what they need not have, not before an eighth of what is held is new.
@@ -228,7 +304,8 @@ class Manager:
 
     def _too_small(self, held: int) -> BudgetError:
         """Words for a budget that even the least windows do not fit into."""
-        windows = [f"{n.name}: {show_node(n.plan)}" for n in windows_of(self._graph)]
+        nodes = [*windows_of(self._graph), *grains_of(self._graph)]
+        windows = [f"{n.name}: {show_node(n.plan)}" for n in nodes]
         least = max(held, self.forecast.least)
         return BudgetError(
             "HR-M001",
@@ -241,7 +318,8 @@ class Manager:
     # ---------------------------------------------------------------------------------------------- state
 
     def bytes(self) -> int:
-        return 64 * (len(self._arrivals) + sum(len(f.cohorts) for f in self._flows.values()))
+        flows = [*self._flows.values(), *self._grains.values()]
+        return 64 * (len(self._arrivals) + sum(len(f.cohorts) for f in flows))
 
     def changes(self, full: bool) -> Chunk:
         if self._at_snapshots:
@@ -251,6 +329,7 @@ class Manager:
         state = {
             "arrivals": {name: a.state() for name, a in self._arrivals.items()},
             "flows": {id: flow.state() for id, flow in self._flows.items()},
+            "grains": {id: flow.state() for id, flow in self._grains.items()},
             "own": [self._fixed, self._fresh, self._looked, self._patience, self._released],
         }
         return {"state": json.dumps(state)}
@@ -259,5 +338,6 @@ class Manager:
         state = json.loads(chunk["state"])
         self._arrivals = {name: Arrivals.of(each) for name, each in state["arrivals"].items()}
         self._flows = {int(id): Flow.of(each) for id, each in state["flows"].items()}
+        self._grains = {int(id): GrainFlow.of(each) for id, each in state.get("grains", {}).items()}
         self._fixed, self._fresh, self._looked, self._patience, self._released = state["own"]
         self._unsettled = False

@@ -8,7 +8,9 @@ falls. On top of it come new rows, at their rate, for as long as the size that i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,28 +58,95 @@ class Demand:
         return self.rate * self.bytes
 
 
-class Outlook:
-    """What some windows will need, at its highest, for any choice of their sizes."""
+class Grain(Protocol):
+    """What a granularity costs; see `headrace.memory.grains.GrainDemand`."""
 
-    def __init__(self, fixed: float, demands: Sequence[Demand]) -> None:
+    @property
+    def now(self) -> int:
+        """The time from which rows come that a choice is for."""
+        ...
+
+    @property
+    def delay(self) -> int:
+        """By how much lines outlive their ends."""
+        ...
+
+    @property
+    def bytes(self) -> float:
+        """What a line costs."""
+        ...
+
+    @property
+    def cohorts(self) -> tuple[Cohort, ...]:
+        """Lines that are held."""
+        ...
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """The positions of the windows that hold them."""
+        ...
+
+    def cost(self, grain: float) -> float:
+        """Bytes that one more tick of window costs."""
+        ...
+
+    def wait(self, grain: float) -> float:
+        """Bytes of rows that wait for the end of a grain."""
+        ...
+
+
+class Outlook:
+    """What windows will need, at its highest, for any choice of their sizes, granularities at `values`."""
+
+    def __init__(
+        self,
+        fixed: float,
+        demands: Sequence[Demand],
+        grains: Sequence[Grain] = (),
+        values: Sequence[int] = (),
+    ) -> None:
         self.demands = demands
-        self._now = np.array([d.now for d in demands], np.float64)
-        self._cost = np.array([d.cost for d in demands])
-        self._delay = np.array([d.delay for d in demands], np.float64)
-        held = [(d, c) for d in demands for c in d.cohorts]
+        both: list[Demand | Grain] = [*demands, *grains]
+        self._now = np.array([d.now for d in both], np.float64)
+        self._delay = np.array([d.delay for d in both], np.float64)
+        self._windows = [each.windows for each in grains]
+        self._fixed, self._grains = fixed, grains
+        held = [(d, c) for d in both for c in d.cohorts]
         first = np.array([c.first + c.size + d.delay for d, c in held], np.float64)
         last = np.array([c.last + c.size + d.delay for d, c in held], np.float64)
         weight = np.array([c.rows * d.bytes for d, c in held])
         begin = self._now.min(initial=np.inf)
         marks = np.unique(np.concatenate((first, last, self._now)))
-        self._marks = marks[marks >= begin] if len(demands) else np.zeros(1)
-        self._held = fixed + _committed(self._marks, first, last, weight)
+        self._marks = marks[marks >= begin] if both else np.zeros(1)
+        self._committed = _committed(self._marks, first, last, weight)
+        self._set(values)
+
+    def _set(self, values: Sequence[int]) -> None:
+        pairs = list(zip(self._grains, values, strict=True))
+        self._cost = np.array([*(d.cost for d in self.demands), *(g.cost(v) for g, v in pairs)])
+        self._held = self._fixed + self._committed + sum(g.wait(v) for g, v in pairs)
+
+    def at(self, values: Sequence[int]) -> Outlook:
+        """The same with other granularities."""
+        other = copy(self)
+        other._set(values)
+        return other
+
+    @property
+    def costs(self) -> Reals:
+        """Bytes that one more tick of each window costs, what its granularities make of it included."""
+        found = self._cost[: len(self.demands)].copy()
+        for cost, windows in zip(self._cost[len(self.demands) :], self._windows, strict=True):
+            found[list(windows)] += cost
+        return found
 
     def peak(self, sizes: Sequence[float] | Reals) -> float:
         """The most that will be needed at any time to come."""
-        if not self.demands:
+        if not len(self._now):
             return float(self._held.max())
-        lengths = np.asarray(sizes, np.float64) + self._delay
+        own = [float(size) for size in sizes]
+        behind = [max((own[i] for i in windows), default=0.0) for windows in self._windows]
+        lengths = np.array([*own, *behind]) + self._delay
         times = np.concatenate((self._marks, self._now + lengths))
         held = np.interp(times, self._marks, self._held)
         new = np.clip(times[:, None] - self._now, 0, lengths) @ self._cost

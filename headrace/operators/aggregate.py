@@ -26,6 +26,7 @@ from headrace.operators.accumulators.specs import Rows, columns_of, is_numbered,
 from headrace.operators.coldgroups import ColdGroups
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
+from headrace.operators.together import different, is_rounded, together
 from headrace.plan.nodes import Aggregate
 from headrace.plan.order import keeps_arrival_order
 from headrace.time.punctuation import Punctuation
@@ -56,7 +57,8 @@ class AggregateOperator(Waiting):
         self._ends = Timeline(self._layout.width)
         self._newest = CodeTable(arrival=(np.int64, MIN_TIME))
         self._numbers = any(map(is_numbered, specs))
-        self._counts_only = all(isinstance(spec, Rows) for spec in specs)
+        counts_only = all(isinstance(spec, Rows) for spec in specs)
+        self._merges = not self._numbers and (counts_only or is_rounded(plan.input))
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._numbering = Numbering(below, self._numbers and may_withdraw(plan.input))
         self._starts: list[Ints] = []
@@ -84,7 +86,7 @@ class AggregateOperator(Waiting):
         ends = lines.copy()
         ends[:, Layout.TIME] = until
         ends[:, Layout.SIGN] *= -1
-        self._ends.add(together(ends) if self._counts_only else ends)
+        self._ends.add(together(ends) if self._merges else ends)
 
     def _lines(self, batch: Batch) -> Ints:
         """The start of each element as an event."""
@@ -261,6 +263,9 @@ class AggregateOperator(Waiting):
         held = [value.words(column) for value in self._values.all.values()]
         return np.concatenate([self._ends.values(self._layout.word(column)), *held])
 
+    def ends_apart(self) -> tuple[int, int] | None:
+        return different(self._ends) if self._merges else None
+
     def state_bytes(self) -> int:
         return super().state_bytes() + self._local.bytes()
 
@@ -277,26 +282,6 @@ class AggregateOperator(Waiting):
         for name, value in self._values.all.items():
             parts |= {f"{name}/{part}": state for part, state in value.state().items()}
         return parts | {f"order/{name}": part for name, part in self._numbering.state().items()}
-
-
-def together(events: Ints) -> Ints:
-    """Events that are equal but for their sign as one, with the sum of their signs.
-
-    Rounded by a granularity, many rows of a group end together: then state follows instants, not rows (002,
-    §2.2).
-    """
-    order = np.lexsort((events[:, Layout.GROUP], events[:, Layout.TIME]))
-    events = events[order]
-    first = np.empty(len(events), np.bool_)
-    first[:1] = True
-    first[1:] = (np.diff(events[:, Layout.TIME]) != 0) | (np.diff(events[:, Layout.GROUP]) != 0)
-    if first.all():
-        return events
-    at = np.flatnonzero(first)
-    merged = events[at]
-    merged[:, Layout.SIGN] = np.add.reduceat(events[:, Layout.SIGN], at)
-    kept: Ints = merged[merged[:, Layout.SIGN] != 0]
-    return kept
 
 
 def _by_time(starts: Ints, ends: Ints) -> Ints:

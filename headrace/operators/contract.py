@@ -167,6 +167,13 @@ class Operator(ABC):
         """Bytes of state by the input whose rows they are, nothing spare counted, where it is kept apart."""
         return None
 
+    def ends_apart(self) -> tuple[int, int] | None:
+        """Of ends that are pending, how many were looked at and how many of them are different but for time.
+
+        None where each row is held by itself: then a coarser granularity makes nothing smaller.
+        """
+        return None
+
     def release(self) -> None:
         """Forget now what is over and was to be forgotten some time, and give spare room back."""
         for part in self._parts_with("release"):

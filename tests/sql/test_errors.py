@@ -16,6 +16,7 @@ CASES = [
     # text, code, what the carets are under, a part of the hint
     ("SELECT item FROM bids WHERE", Code.SYNTAX, "WHERE", ""),
     ("SELECT item, FROM bids", Code.SYNTAX, "FROM", ""),
+    ("SELECT headrace_window() FROM bids", Code.QUALITY_COLUMN, "headrace_window()", "RANGE MIN"),
     ("SELECT FROM bids", Code.SYNTAX, "FROM", ""),
     ("SELECT (item FROM bids", Code.SYNTAX, "FROM", ""),
     ("SELECT 'item FROM bids", Code.SYNTAX, None, "quote"),
