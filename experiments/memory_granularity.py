@@ -69,7 +69,8 @@ EXPERIMENT = Experiment(
     "its state fall",
     method="count(*) of ten groups over a window, one row a tick; answers, and bytes of state by "
     "Engine.metrics, in the second and third window",
-    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold what is "
-    "needed to undo each row until it ends, so only their output rate falls",
+    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold each "
+    "different value of an instant until it ends, so where values hardly ever repeat only their output rate "
+    "falls",
     run=run,
 )
