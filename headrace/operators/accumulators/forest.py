@@ -60,7 +60,7 @@ class Forest:
             self._roots.extend(groups - len(self._roots))[:] = EMPTY
         needed = int(self._meta[USED]) + changes
         if needed > len(self._nodes):
-            nodes = empty((1 << needed.bit_length(), WIDTH), np.int64, self._shelf)
+            nodes = empty((max(_SMALL, 4 * needed // 3), WIDTH), np.int64, self._shelf)
             nodes[: len(self._nodes)] = self._nodes
             nodes[len(self._nodes) :] = 0
             self._nodes = nodes
@@ -171,7 +171,7 @@ class Forest:
 
     def release(self) -> None:
         """Give spare room back."""
-        if len(self._nodes) > _SMALL and 4 * len(self) < len(self._nodes):
+        if len(self._nodes) > _SMALL + 3 * len(self) // 2:
             groups = len(self._roots)
             self.remap(np.arange(groups), np.ones(groups, np.bool_))
 
