@@ -36,6 +36,7 @@ from headrace.runtimes.spark.notes import (
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import observed
 from headrace.runtimes.spark.running import HostSpec
+from headrace.runtimes.spark.shares import task_bytes
 from headrace.runtimes.spark.topology import hosts
 from headrace.runtimes.spark.types import no_column, spark_schema, ticks
 from headrace.schema import Schema
@@ -49,7 +50,6 @@ TICKS_IN = "__headrace_ticks"
 MICROS = 1_000_000
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_EXECUTOR = "spark.executor.memory"
 _OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
 
 
@@ -144,10 +144,11 @@ def answers(
     number is told. `native`: selections and projections before and after the engine are Spark's own; not
     where late or rejected rows are wanted, for these are told as they came. `ending`: a streaming DataFrame
     whose first row ends all streams: what came until then is complete, and all of it comes out. `memory`:
-    what each shard may hold, in bytes, as '64 MB' or as a share of an executor's memory ('10 %'): windows
-    with bounds change to fit into it; if the least do not fit, `policy` is to `fail` or to `spill` state to
-    the executor's disk. `reoptimize`: joins and conditions change their order by what is measured in each
-    shard, looked at after so many rows or more (True: a number that is well enough).
+    what each shard may hold, in bytes, as '64 MB', or what all shards that an executor works on at once may
+    hold of its memory ('25 %'): windows and granularities with bounds change to fit into it; if the least do
+    not fit, `policy` is to `fail` or to `spill` state to the executor's disk. `reoptimize`: joins and
+    conditions change their order by what is measured in each shard, looked at after so many rows or more
+    (True: a number that is well enough).
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -189,7 +190,7 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
-    budget = None if options.memory is None else budget_bytes(options.memory, lambda: _executor_bytes(spark))
+    budget = None if options.memory is None else _budget(spark, options.memory)
     below: DataFrame | None = None
     held: dict[str, Any] = {"budget": budget, "policy": options.policy, "reoptimize": options.reoptimize}
     for host in (replace(each, **held) for each in chain):
@@ -237,11 +238,9 @@ def _fanned(rows: DataFrame, stream: StreamSpec, names: list[int], options: Opti
     return packages.withColumn("now", _now(packages, options)) if stream.clockless else packages
 
 
-def _executor_bytes(spark: SparkSession) -> int:
-    """The memory that Spark gives to an executor; what Python takes comes on top of it."""
-    written = (spark.conf.get(_EXECUTOR, None) or "1g").strip().upper().removesuffix("B")
-    size = written[:-1] + " " + written[-1] + "iB" if written[-1] in "KMGT" else written
-    return budget_bytes(size)
+def _budget(spark: SparkSession, memory: int | str) -> int:
+    """The bytes of each shard; a share is one of what an executor has for a task."""
+    return budget_bytes(memory, lambda: task_bytes(lambda name: spark.conf.get(name, None)))
 
 
 def _partitions(spark: SparkSession, options: Options) -> int:
