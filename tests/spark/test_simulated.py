@@ -22,8 +22,10 @@ from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import (
+    Aggregate,
     AggregateCall,
     DStream,
+    Granularity,
     IStream,
     Join,
     RStream,
@@ -180,16 +182,34 @@ def test_late_rows_come_to_open_sessions_on_every_shard(data: st.DataObject) -> 
         assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))
 
 
-def test_budgets_of_shards_are_held_and_retries_meet_the_same_windows() -> None:
+KEYED = Source("a", pa.schema([("k", pa.int64())]))
+ADAPTING = {
+    "windows": (DStream(Window(KEYED, Range(4000, 20))), 10**9, 400_000),
+    "granularities": (
+        IStream(
+            Aggregate(
+                Granularity(Window(KEYED, Range(4000)), 5, 500, "grain"),
+                ("k",),
+                (AggregateCall("n", "count"), AggregateCall("g", "max", "grain")),
+            )
+        ),
+        20,
+        200_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTING)
+def test_budgets_of_shards_are_held_and_retries_meet_the_same_choices(name: str) -> None:
     """The choices of a shard live in its snapshots: a task that is made again answers as it did before."""
-    schema = pa.schema([("k", pa.int64())])
-    plan = DStream(Window(Source("a", schema), Range(4000, 20)))
+    plan, keys, limit = ADAPTING[name]
+    schema = KEYED.columns
     inputs = Inputs(promises={"a": TimerPromise(0)}, rules={"a": Rules(disordered=False)})
     rng, batches = np.random.default_rng(1), []
     for begin in range(0, 12_000, 500):
         rows = 2000 if 4000 <= begin < 8000 else 100
         times = np.sort(rng.integers(begin, begin + 500, rows))
-        data = pa.RecordBatch.from_arrays([pa.array(rng.integers(0, 10**9, rows))], schema=schema)
+        data = pa.RecordBatch.from_arrays([pa.array(rng.integers(0, keys, rows))], schema=schema)
         batches.append((begin + 499, {"a": (data, times)}))
 
     def run(mishaps: float, budget: int | None) -> list[tuple[Any, ...]]:
@@ -197,9 +217,9 @@ def test_budgets_of_shards_are_held_and_retries_meet_the_same_windows() -> None:
         spread = on_spark(plan, inputs, batches, {}, 2, cluster, ends=True, budget=budget)
         return spread.sorted()[0]
 
-    steady, shaken = run(0.0, 400_000), run(0.5, 400_000)
+    steady, shaken = run(0.0, limit), run(0.5, limit)
     assert steady == shaken
-    assert steady != run(0.0, None), "windows did change"
+    assert steady != run(0.0, None), "something did change"
 
 
 def test_joins_of_shards_change_their_order_and_retries_change_nothing() -> None:
