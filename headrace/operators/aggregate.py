@@ -11,7 +11,7 @@ from headrace.flow.batch import Batch, Mask, Signs
 from headrace.flow.columns import Buffer, valid_mask
 from headrace.flow.groups import GroupIndex
 from headrace.flow.keys import equal_rows
-from headrace.flow.state import Part
+from headrace.flow.state import Cell, Part
 from headrace.flow.tables import CodeTable
 from headrace.flow.timeline import Timeline
 from headrace.kernels.aggregate_instants import list_changes, number_steps, order_by_group
@@ -70,7 +70,7 @@ class AggregateOperator(Waiting):
         self._used = Buffer(np.int64)
         self._uses = 0
         self._measured = False
-        self._work = 0
+        self._work = Cell(events=0)
         for column, codec in self._codecs.items():
             codec.on_relabel(partial(self._relabel, self._layout.word(column)))
 
@@ -134,8 +134,8 @@ class AggregateOperator(Waiting):
         steps = self._steps(np.concatenate(starts) if starts else ends[:0], ends)
         out = self._changes(steps)
         self._note_use(steps.codes)
-        self._work += len(steps.events)
-        if self._work > len(self._groups) + len(self._ends) + _PATIENCE:
+        self._work["events"] += len(steps.events)
+        if self._work["events"] > len(self._groups) + len(self._ends) + _PATIENCE:
             self._forget()
         return out
 
@@ -233,7 +233,7 @@ class AggregateOperator(Waiting):
 
     def _forget(self) -> None:
         """Forget groups that have neither rows nor events, or are closed, and values nothing refers to."""
-        self._work = 0
+        self._work["events"] = 0
         keep: Mask = self._values.rows.counts(len(self._groups)) != 0
         keep[np.concatenate([*self._closed, np.empty(0, np.int64)])] = False
         keep[self._ends.values(Layout.GROUP)] = True
@@ -276,7 +276,7 @@ class AggregateOperator(Waiting):
 
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}
-        parts["cold"] = self._cold
+        parts |= {"cold": self._cold, "work": self._work}
         for column, codec in self._codecs.items():
             parts |= {f"{column}/{name}": part for name, part in codec.state().items()}
         for name, value in self._values.all.items():

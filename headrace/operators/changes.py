@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.flow.batch import Batch, Signs, Times
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
-from headrace.flow.state import Part
+from headrace.flow.state import Cell, Part
 from headrace.flow.timeline import Timeline
 from headrace.kernels.changes import net_changes
 from headrace.kernels.hashing import EMPTY
@@ -54,7 +54,7 @@ class Changes:
         self.ends = Timeline(2 + relations)
         self._relations = relations
         self._starts: list[Events] = []
-        self._work = 0
+        self._work = Cell(events=0)
         self._places = Buffer(np.int64)
         self.far = FarEnds(self) if carries else None
 
@@ -89,7 +89,7 @@ class Changes:
         if self.far and self.far.next() <= frontier:
             ends = np.concatenate([ends, self.far.take(frontier)])
         events = np.concatenate([*starts, ends]) if starts else ends
-        self._work += len(events)
+        self._work["events"] += len(events)
         if starts and len(events) and events[:, 0].max() > frontier:
             early = events[:, 0] <= frontier
             self._starts, events = [events[~early]], events[early]
@@ -128,14 +128,14 @@ class Changes:
 
     def is_due_to_forget(self) -> bool:
         """Whether looking for dead contents would be paid for by the changes since the last look."""
-        return self._work > len(self.contents) + len(self.ends) + _PATIENCE
+        return bool(self._work["events"] > len(self.contents) + len(self.ends) + _PATIENCE)
 
     def forget(self, live: Mask | None = None, *, at_once: bool = False) -> Mask | None:
         """If contents neither pending nor live are the greater part, drop them and say which were kept.
 
         `at_once`: even if they are an eighth only.
         """
-        self._work = 0
+        self._work["events"] = 0
         keep = self.pending() if live is None else self.pending() | live
         most = len(keep) * 7 // 8 if at_once else len(keep) // 2
         if int(np.count_nonzero(keep)) > most or len(keep) == 0:
@@ -154,6 +154,6 @@ class Changes:
         self.ends.remap(1, np.append(remap, EMPTY))
 
     def parts(self) -> dict[str, Part]:
-        """What a snapshot holds."""
-        parts: dict[str, Part] = {"contents": self.contents, "ends": self.ends}
+        """What a snapshot holds: also when to forget next, so that what is held then is the same again."""
+        parts: dict[str, Part] = {"contents": self.contents, "ends": self.ends, "work": self._work}
         return parts if self.far is None else parts | {"far": self.far}
