@@ -58,6 +58,12 @@ class Cell:
         self.values.update(chunk)
 
 
+def tight_bytes(part: Any) -> int:
+    """Bytes of a part without spare room and without what is kept for the next snapshot."""
+    more = [getattr(part, name)() for name in ("log_bytes", "spare_bytes") if hasattr(part, name)]
+    return int(part.bytes() - sum(more))
+
+
 def encode(chunk: Chunk) -> bytes:
     """A chunk as bytes: a JSON header, then the raw arrays and Arrow IPC batches."""
     header: dict[str, Any] = {}

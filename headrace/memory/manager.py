@@ -224,7 +224,7 @@ class Manager:
         behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
         passed = sum(self._flows[windows[i].id].passed for i in before)
         rows = max(1, sum(a.rows for a in behind))
-        row = sum(a.bytes for a in behind) / rows + _LINE
+        row = float(_LINE * (1 + round(sum(a.bytes for a in behind) / rows / _LINE)))
         bounds = operator.history.bounds
         return GrainDemand(
             bounds.least,

@@ -11,7 +11,7 @@ from headrace.flow.batch import Batch, Mask, Signs
 from headrace.flow.columns import Buffer, valid_mask
 from headrace.flow.groups import GroupIndex
 from headrace.flow.keys import equal_rows
-from headrace.flow.state import Cell, Part
+from headrace.flow.state import Cell, Part, tight_bytes
 from headrace.flow.tables import CodeTable
 from headrace.flow.timeline import Timeline
 from headrace.kernels.aggregate_instants import list_changes, number_steps, order_by_group
@@ -19,6 +19,7 @@ from headrace.kernels.hashing import EMPTY
 from headrace.kernels.merge import merge_order
 from headrace.operators.accumulators.codecs import Relabelling, codec_for
 from headrace.operators.accumulators.copies import Numbering, may_withdraw
+from headrace.operators.accumulators.instant_sums import Tabled
 from headrace.operators.accumulators.instant_table import InstantValues
 from headrace.operators.accumulators.instants import Ints, Layout, Steps
 from headrace.operators.accumulators.recipes import all_needs, recipe
@@ -86,7 +87,7 @@ class AggregateOperator(Waiting):
         ends = lines.copy()
         ends[:, Layout.TIME] = until
         ends[:, Layout.SIGN] *= -1
-        self._ends.add(together(ends) if self._merges else ends)
+        self._ends.add(together(ends, lines[:, Layout.TIME]) if self._merges else ends)
 
     def _lines(self, batch: Batch) -> Ints:
         """The start of each element as an event."""
@@ -234,9 +235,7 @@ class AggregateOperator(Waiting):
     def _forget(self) -> None:
         """Forget groups that have neither rows nor events, or are closed, and values nothing refers to."""
         self._work["events"] = 0
-        keep: Mask = self._values.rows.counts(len(self._groups)) != 0
-        keep[np.concatenate([*self._closed, np.empty(0, np.int64)])] = False
-        keep[self._ends.values(Layout.GROUP)] = True
+        keep = self._live()
         if 2 * int(np.count_nonzero(keep)) <= len(keep):
             self._forget_groups(keep)
         for value in self._values.all.values():
@@ -262,6 +261,23 @@ class AggregateOperator(Waiting):
     def _words(self, column: str) -> Ints:
         held = [value.words(column) for value in self._values.all.values()]
         return np.concatenate([self._ends.values(self._layout.word(column)), *held])
+
+    def spare_bytes(self) -> int:
+        spare = super().spare_bytes() + self._local.bytes()
+        if not len(self._groups):
+            return spare
+        live = self._live()
+        tables = [value.table for value in self._values.all.values() if isinstance(value, Tabled)]
+        by_group: list[Part] = [self._groups, self._newest, *tables]
+        dead = len(live) - int(np.count_nonzero(live))
+        return spare + sum(map(tight_bytes, by_group)) * dead // len(live)
+
+    def _live(self) -> Mask:
+        """The groups that have rows or events to come and are not closed."""
+        live: Mask = self._values.rows.counts(len(self._groups)) != 0
+        live[np.concatenate([*self._closed, np.empty(0, np.int64)])] = False
+        live[self._ends.values(Layout.GROUP)] = True
+        return live
 
     def ends_apart(self) -> tuple[int, int] | None:
         return different(self._ends) if self._merges else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from headrace.flow.batch import Batch, Signs, Times
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
-from headrace.flow.state import Cell, Part
+from headrace.flow.state import Cell, Part, tight_bytes
 from headrace.flow.timeline import Timeline
 from headrace.kernels.changes import net_changes
 from headrace.kernels.hashing import EMPTY
@@ -142,6 +143,14 @@ class Changes:
             return None
         self.drop(keep)
         return keep
+
+    def dead_bytes(self, live: Mask | None = None, beside: Sequence[Part] = ()) -> int:
+        """Bytes of contents that are over and not forgotten yet, and of what is kept `beside` each."""
+        if not len(self.contents):
+            return 0
+        keep = self.pending() if live is None else self.pending() | live
+        held = sum(map(tight_bytes, (self.contents, *beside)))
+        return held * (len(keep) - int(np.count_nonzero(keep))) // len(keep)
 
     def drop_idle(self) -> None:
         """Forget contents that have no end in memory."""

@@ -157,7 +157,7 @@ class Operator(ABC):
         return sum(part.log_bytes() for part in self._parts_with("log_bytes"))
 
     def spare_bytes(self) -> int:
-        """Of these, bytes of spare room."""
+        """Of these, bytes of spare room, and of what is over and not forgotten yet."""
         return sum(part.spare_bytes() for part in self._parts_with("spare_bytes"))
 
     def _parts_with(self, method: str) -> list[Any]:

@@ -93,6 +93,10 @@ class Counted(Waiting):
         self.counts.forget(self.changes, at_once=True)
         super().release()
 
+    def spare_bytes(self) -> int:
+        live = self.counts.live(len(self.changes.contents))
+        return super().spare_bytes() + self.changes.dead_bytes(live, [self.counts.table])
+
     def _step(self, change: Change) -> Batch | None:
         history = self.counts.advance(change)
         steps = self.multiplicity(history.after) - self.multiplicity(history.before)

@@ -50,6 +50,9 @@ class NetStream(Waiting):
         self.changes.forget(at_once=True)
         super().release()
 
+    def spare_bytes(self) -> int:
+        return super().spare_bytes() + self.changes.dead_bytes()
+
     def spill(self, bytes: int) -> int:
         before = self.state_bytes()
         assert self.changes.far is not None

@@ -19,16 +19,17 @@ def is_rounded(plan: Plan) -> bool:
     return isinstance(plan, Granularity)
 
 
-def together(events: Ints) -> Ints:
-    """Events that are equal but for their sign as one, with the sum of their signs.
+def together(events: Ints, starts: Ints) -> Ints:
+    """Ends that are equal but for their sign, of rows that start together, as one with the sum of the signs.
 
-    So state follows the instants, and what is different at each of them, not the rows.
+    So state follows the instants, and what is different at each of them, not the rows. Rows that start
+    together come together, so how many lines there are does not depend on how rows are cut into batches.
     """
-    order = np.lexsort((*reversed(_content(events)), events[:, Layout.TIME]))
-    events = events[order]
+    order = np.lexsort((starts, *reversed(_content(events)), events[:, Layout.TIME]))
+    events, starts = events[order], starts[order]
     first = np.zeros(len(events), np.bool_)
     first[:1] = True
-    for column in (events[:, Layout.TIME], *_content(events)):
+    for column in (events[:, Layout.TIME], starts, *_content(events)):
         first[1:] |= column[1:] != column[:-1]
     if first.all():
         return events
