@@ -67,13 +67,13 @@ PEER_PACKAGES_flink := apache-flink==2.3.0
 .venvs/%/.installed: Makefile
 	@echo "Installing $* in .venvs/$* ..."
 	@scripts/ensure-venv .venvs/$*
-	@if .venvs/$*/bin/python -m pip install --disable-pip-version-check --no-input --quiet $(PEER_PACKAGES_$*); \
+	@if .venvs/$*/bin/python -m pip install --disable-pip-version-check --no-input --no-compile --quiet $(PEER_PACKAGES_$*); \
 		then touch $@; else rm -rf .venvs/$*; echo "$* does not install here: it is left out." >&2; fi
 
 bench-peers: $(READY) $(PEERS:%=.venvs/%/.installed) ## Measure Headrace beside Bytewax, Pathway, Spark and PyFlink
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
 
-bench-report: $(READY) ## Write docs/benchmarks.md and its pictures from what was measured last
+bench-report: $(READY) ## Write docs/benchmarks.md, its pictures and benchmarks/recorded from what was measured last
 	@$(PYTHON_IN_VENV) -m benchmarks.page
 
 experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and experiments/README.md

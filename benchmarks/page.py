@@ -1,11 +1,14 @@
 """`make bench-report`: docs/benchmarks.md and its pictures, from the files in benchmarks/out.
 
-The same files give the same bytes. A benchmark without a file is named as not measured.
+What the page is made of is kept in benchmarks/recorded, which is committed with it: a benchmark that was not
+run here is shown as it was recorded. The same files give the same bytes. One without a file is named as not
+measured.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from benchmarks.report import OUT, Result, bound, number, verdict
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = "images"
+RECORDED = "recorded"
 
 ABOUT = {
     "engine": ("The engine alone", "headrace bench engine"),
@@ -37,7 +41,7 @@ TASKS = {
     "join": "two streams joined on a key in the same 10 s",
     "silent": "count of two streams by key each second, one silent for 6 s",
 }
-SYSTEMS = ("headrace", "bytewax", "bytewax_arrow", "pathway", "spark", "flink")
+SYSTEMS = ("headrace", "headrace_csv", "bytewax", "bytewax_arrow", "pathway", "spark", "flink")
 COLUMNS = {
     "rows_per_s": "rows/s",
     "rows_per_cpu_s": "rows/s of CPU",
@@ -53,32 +57,38 @@ below a floor, or rise above a ceiling, has it beside it. Numbers of different r
 the machine was busy; ratios are taken in one run.
 """
 
-PEERS = """The same machine, data and question, in one run; every answer is compared with what DuckDB
-computes offline before a number counts. A slow system gets a prefix of the data, and rates are per row. The
-best of several turns counts, and of one or two workers where the system offers them; Headrace has one.
+PEERS = """The same machine, data and question, in one run and in turns; every answer is compared with what
+DuckDB computes offline before a number counts. A slow system gets a prefix of the data; rates are per row.
+The best of the turns counts, and of one or two workers where the system offers them; Headrace has one thread.
+
+What is timed: from rows in memory, in the form that the system takes, to all answers kept in memory. For
+Headrace these are Arrow batches, for Bytewax Python tuples. Pathway, Spark and PyFlink go from files to
+files, by their own connectors; `headrace_csv` is Headrace asked the same: a pipeline from the CSV files that
+Pathway reads to a CSV file. The floors are of Headrace in memory against each system as its documentation
+uses it.
+
 Latency is in real time at a rate that all sustain, from the arrival that makes an answer certain to the
-answer.
+answer. For the silent task it says how long answers wait that the silent stream could still have changed.
 
 How each is asked, and what it does not do (`benchmarks/peers/NAME_peer.py`):
 
-- **Headrace**, embedded: CQL, Arrow batches. The union is in order of time, and so are all answers. -
-**Bytewax**: batched sources, `merge`, `fold_window`, `join_window`. A merge is in no order. Windows are by
-key, each
-  with a clock of its own; there is no clock of a stream, so none waits for a silent one, and rows that come
-  later than `wait_for_system_duration` are late, whichever stream they are of. A joined window is answered
-  when it ends, and its latency counts from there. There is no join by distance in time.
-- **Pathway**: CSV read and written by its own connectors in static mode, which is its fastest; in real time
-a Python
-  connector, and windows answered exactly once. A union is in no order. A window ends when a row of any
-  stream lies past its end: a silent stream holds nothing back, and nothing ends the last window.
-- **Spark** Structured Streaming with its own operators, `local[2]`: a union is in no order; the watermark
-is the
-  least of all streams, so that a silent one holds all windows back. Its floor of 100 ms and more a micro-
-  batch is measured in its own file; it has no paced run here.
-- **PyFlink**: SQL on window table functions, in the JVM, parallelism 2, CSV files; the start of the job is
-in its
-  time. A union is in no order. A silent stream holds windows back until the idle timeout, if one is set. It
-  has no paced run here: its pip package has no source that Python can feed in real time but files.
+- **Headrace**, embedded: CQL, Arrow batches. The union is in order of time, and so are all answers.
+- **Bytewax**: batched sources, `filter`, `merge`, `fold_window`, `join_window`: items one by one, as its
+  documentation does it. A merge is in no order. Windows are by key, each with a clock of its own; there is no
+  clock of a stream, so none waits for a silent one, and rows that come later than `wait_for_system_duration`
+  are late, whichever stream they are of. A joined window is answered when it ends, and its latency counts
+  from there. There is no join by distance in time.
+- **bytewax_arrow**: the same union with Arrow batches for items, so that Bytewax looks into none. It is the
+  fastest way for a filter and a merge, and a user's own: windows and joins take rows. In no order.
+- **Pathway**: CSV read and written by its own connectors in static mode; in real time a Python connector, and
+  windows answered exactly once. A union is in no order. A window ends when a row of any stream lies past its
+  end: a silent stream holds nothing back, and nothing ends the last window.
+- **Spark** Structured Streaming with its own operators, `local[2]`: a union is in no order; the watermark is
+  the least of all streams, so that a silent one holds all windows back. Its floor of 100 ms and more a
+  micro-batch is measured in its own file; it has no paced run here.
+- **PyFlink**: SQL on window table functions, in the JVM, parallelism 2, CSV files; the start of the job is in
+  its time. A union is in no order. A silent stream holds windows back until the idle timeout, if one is set.
+  It has no paced run here: its pip package has no source that Python can feed in real time but files.
 """
 
 
@@ -253,11 +263,20 @@ def page(files: dict[str, Measured], docs: Path) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+def record(out: Path, recorded: Path) -> None:
+    """Keep the newest run of each benchmark."""
+    recorded.mkdir(exist_ok=True)
+    for path in out.glob("*.json"):
+        shutil.copyfile(path, recorded / path.name)
+
+
 def main(out: Path = OUT, docs: Path = DOCS) -> int:
-    """Write the page."""
+    """Record what was measured, and write the page from all that is recorded."""
+    recorded = out.parent / RECORDED
+    record(out, recorded)
     path = docs / "benchmarks.md"
-    path.write_text(page(measured(out), docs))
-    print(f"{path}: written from {len(list(out.glob('*.json')))} files")
+    path.write_text(page(measured(recorded), docs))
+    print(f"{path}: written from {len(list(recorded.glob('*.json')))} files")
     return 0
 
 

@@ -15,7 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +173,12 @@ def compared(name: str, spark: SparkSession, ours: Made, native: Made, turns: in
     ]
 
 
-def throughput(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
+def throughput(spark: SparkSession, folder: Path, rows: int, windows: Iterable[str] = WINDOW) -> list[Result]:
     one = folder / "one"
     write_files(one, FILES + 1, rows // FILES, 1000, 150, 1, FIRST)
     found: list[Result] = []
-    for name, (size, slide) in WINDOW.items():
+    for name in windows:
+        size, slide = WINDOW[name]
         ours = lambda size=size, slide=slide: our_windows(spark, one, size, slide)  # noqa: E731
         native = lambda size=size, slide=slide: native_windows(spark, one, size, slide)  # noqa: E731
         found += compared(name, spark, ours, native)

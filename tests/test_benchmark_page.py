@@ -54,6 +54,15 @@ def test_the_page_has_the_numbers_and_their_bounds(written: tuple[Path, Path]) -
         assert (docs / "images" / picture).exists()
 
 
+def test_what_was_recorded_stays_when_it_is_not_measured_again(written: tuple[Path, Path]) -> None:
+    pytest.importorskip("matplotlib", reason="the plots extra is not installed")
+    out, docs = written
+    page.main(out, docs)
+    (out / "peers.json").unlink()
+    page.main(out, docs)
+    assert "| `union.vs_bytewax` | 12.5 x | ≥ 10 | ok |" in (docs / "benchmarks.md").read_text()
+
+
 def test_the_same_files_give_the_same_bytes(written: tuple[Path, Path]) -> None:
     pytest.importorskip("matplotlib", reason="the plots extra is not installed")
     out, docs = written

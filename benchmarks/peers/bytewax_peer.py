@@ -92,18 +92,25 @@ class Stream(FixedPartitionedSource[Any, int]):
 
 
 class Kept(StatelessSinkPartition[Any]):
-    """Answers in memory, with the instant at which they came."""
+    """Answers in memory; in a paced run with the instant at which they came."""
+
+    def __init__(self, stamped: bool) -> None:
+        self._stamped = stamped
 
     def write_batch(self, items: list[Any]) -> None:
         given.extend(items)
-        stamps.extend([now()] * len(items))
+        if self._stamped:
+            stamps.extend([now()] * len(items))
 
 
 class Keep(DynamicSink[Any]):
     """A sink of this process."""
 
+    def __init__(self, stamped: bool = False) -> None:
+        self._stamped = stamped
+
     def build(self, step_id: str, worker_index: int, worker_count: int) -> Kept:
-        return Kept()
+        return Kept(self._stamped)
 
 
 def flow_of(asked: Asked, begin: int) -> Dataflow:
@@ -112,7 +119,7 @@ def flow_of(asked: Asked, begin: int) -> Dataflow:
     streams = [op.input(name, flow, Stream(asked, name, begin)) for name in task.streams]
     if task.name == "union":
         kept = [op.filter(f"filter {i}", each, lambda row: row[2] < KEPT) for i, each in enumerate(streams)]
-        op.output("out", op.merge("merge", *kept), Keep())
+        op.output("out", op.merge("merge", *kept), Keep(asked.paced))
         return flow
     length, slide = timedelta(seconds=task.window), timedelta(seconds=task.slide)
     windower = (
@@ -131,7 +138,7 @@ def flow_of(asked: Asked, begin: int) -> Dataflow:
         out = win.fold_window(
             "fold", keyed_rows, _clock(asked), windower, lambda: (0, 0), _fold, _merge, ordered=False
         )
-    op.output("out", out.down, Keep())
+    op.output("out", out.down, Keep(asked.paced))
     return flow
 
 
@@ -168,7 +175,7 @@ def answers_of(asked: Asked) -> pa.Table:
     elif task.name == "join":
         pairs = [(i, int(key), pair) for i, (key, (_, pair)) in enumerate(given)]
         whole = [each for each in pairs if each[2][0] is not None and each[2][1] is not None]
-        stamps[:] = [stamps[i] for i, _, _ in whole]
+        stamps[:] = [stamps[i] for i, _, _ in whole] if asked.paced else []
         rows = [(key, _ticks(left[0]), _ticks(right[0])) for _, key, (left, right) in whole]
     else:
         end = (task.window, task.slide)

@@ -13,6 +13,7 @@ from benchmarks.peers.peer import Asked, Pace, asked, begin_of_run, now, timed, 
 from benchmarks.peers.tasks import BASE, KEPT, SECOND
 from headrace import Engine, Query, StreamDef, TimerPromise, query
 from headrace.flow.batch import Batch
+from headrace.memory.allocation import keep_freed_memory
 from headrace.time.ets import DisorderPromise, Promise
 
 SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
@@ -122,6 +123,7 @@ def warm_up(asked: Asked) -> None:
 
 def main() -> None:
     run = asked()
+    keep_freed_memory()
     if run.paced:
         stamped, begin = at_their_times(run)
         parts = [b.data.append_column("at", pa.array(np.full(len(b), at))) for b, at in stamped]

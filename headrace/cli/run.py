@@ -17,6 +17,7 @@ from rich.live import Live
 from headrace.cli.status import leave
 from headrace.cli.view import as_line, as_table, last_words
 from headrace.errors import PipelineError
+from headrace.memory.allocation import keep_freed_memory
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress, Runner
 
@@ -39,6 +40,7 @@ def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) ->
 
 
 def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
+    keep_freed_memory()
     runner = Runner(pipeline)
     with _stopping(runner), _showing(as_json, quiet) as show:
 

@@ -10,11 +10,14 @@ signs of the elements that cover it, row by row; no sum is ever negative.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from headrace.flow.compress import Compression
+from headrace.kernels.compress import extent
 
 Times = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
@@ -64,14 +67,16 @@ class Batch:
 
     def filter(self, mask: Mask) -> Self:
         """Rows where `mask` holds."""
-        if mask.all():
+        kept = int(np.count_nonzero(mask))
+        if kept == len(mask):
             return self
+        those = Compression(mask, kept)
         return type(self)(
-            self.data.filter(pa.array(mask)),
-            self.start[mask],
-            None if self.end is None else self.end[mask],
-            None if self.sign is None else self.sign[mask],
-            None if self.arrival is None else self.arrival[mask],
+            those.rows(self.data),
+            those.words(self.start),
+            those.optional(self.end),
+            those.signs(self.sign),
+            those.optional(self.arrival),
         )
 
     def take(self, indices: Indices) -> Self:
@@ -122,12 +127,24 @@ def _concat_signs(batches: list[Batch]) -> Signs | None:
     return np.concatenate([b.signs() for b in batches])
 
 
+class Extent(NamedTuple):
+    """How far some times reach, and whether they are in order: known at one look at each."""
+
+    low: int
+    high: int
+    ordered: bool
+
+    @classmethod
+    def of(cls, times: Times) -> Extent:
+        """Of at least one time."""
+        return cls(*extent(np.ascontiguousarray(times)))
+
+
 def sort_by_start(batch: Batch) -> Batch:
     """The same rows in order of start, stable."""
-    start = batch.start
-    if len(start) < 2 or bool(np.all(start[:-1] <= start[1:])):
+    if len(batch) < 2 or Extent.of(batch.start).ordered:
         return batch
-    return batch.take(np.argsort(start, kind="stable"))
+    return batch.take(np.argsort(batch.start, kind="stable"))
 
 
 def compacted(batch: Batch) -> Batch:

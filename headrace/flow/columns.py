@@ -15,12 +15,14 @@ import pyarrow.types as pt
 from headrace.errors import SpillError
 from headrace.flow.rooms import empty, held, in_room, moved, on_shelf
 from headrace.flow.shelf import Shelf
+from headrace.flow.words import empty as unset_words
 from headrace.kernels.gather import gather_bytes
 from headrace.schema import DataType
 
 Indices = npt.NDArray[np.int64]
 _CARRIERS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _SMALL = 4096
+_WORD = 8
 
 
 class Buffer:
@@ -210,7 +212,12 @@ class FixedColumn(Column):
         self._values.append(raw_values(array))
 
     def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
-        values = np.take(self._values.view, indices)
+        there = self._values.view
+        if there.dtype.itemsize != _WORD:
+            values = np.take(there, indices)
+        else:  # in NumPy, `out` costs a copy unless indices are clipped; these are ids of rows held
+            values = unset_words(len(indices)).view(there.dtype)
+            np.take(there, indices, out=values, mode="clip")
         return pa.Array.from_buffers(self.type, len(values), [bitmap, pa.py_buffer(values)])
 
     def _drop(self, count: int) -> None:

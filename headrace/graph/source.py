@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
-from headrace.flow.batch import Batch, sort_by_start
+from headrace.flow.batch import Batch, Extent, sort_by_start
+from headrace.flow.words import constant
 from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
 from headrace.plan.nodes import Source, TimeKind
@@ -102,7 +103,7 @@ class SourceNode:
     def _stamp(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
         if self.kind is TimeKind.EXTERNAL:
             data, brought = self.admission.timed(data, times)
-            return Batch(data, brought, arrival=np.full(data.num_rows, now, np.int64))
+            return Batch(data, brought, arrival=constant(now, data.num_rows))
         if times is not None:
             raise InputError(
                 "HR-I011",
@@ -114,7 +115,7 @@ class SourceNode:
         if self.kind is TimeKind.INTERNAL:
             stamp = max(now, plus(self.arc.heartbeat, 1), plus(self.promised, 1))
         start = np.full(data.num_rows, stamp, np.int64)
-        return Batch(data, start, arrival=start if stamp == now else np.full(data.num_rows, now, np.int64))
+        return Batch(data, start, arrival=constant(now, data.num_rows))
 
     def observe(self, times: Times, now: int) -> None:
         """Rows with these times came in at `now`, here or in another part of the same stream."""
@@ -128,15 +129,16 @@ class SourceNode:
 
     def _admit(self, batch: Batch, now: int, learn: bool) -> Batch:
         """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
-        batch = self.admission.guarded(batch, now)
+        reach = Extent.of(batch.start) if len(batch) else Extent(MAX_TIME, MIN_TIME, True)
+        batch = self.admission.guarded(batch, now, reach)
         times = batch.start
         in_force = self.promise.before(now)
-        if self.rules.enforce == "admit" and bool((times <= in_force).any()):
+        if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):
             self.catch_up()
-        kept = self.admission.enforced(batch, now, in_force)
+        kept = self.admission.enforced(batch, now, in_force, reach)
         if learn:
             self.observe(times, now)
-        kept = sort_by_start(kept)
+        kept = kept if reach.ordered else sort_by_start(kept)
         if len(kept) and self.arc.ordered and self.arc.rows_in and kept.first <= self.arc.heartbeat:
             raise InputError(
                 "HR-I005",

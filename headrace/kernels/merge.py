@@ -30,19 +30,28 @@ def merge_order(
         j, k = j + 1, k + 1
 
 
-@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1]), cache=True)
+@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)
 def merge_sides(
-    left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], sides: npt.NDArray[np.uint8]
+    left: npt.NDArray[np.int64],
+    right: npt.NDArray[np.int64],
+    sides: npt.NDArray[np.uint8],
+    out: npt.NDArray[np.int64],
 ) -> None:
-    """Which side gives each row of both in order of value: 1 is `left`, and of equal values the first."""
+    """Both in order of value, and which side gives each: 1 is `left`, and of equal values the first."""
     i, j, k = 0, 0, 0
     while i < left.size and j < right.size:
-        first = left[i] <= right[j]
+        mine, its = left[i], right[j]
+        first = mine <= its
         sides[k] = first
+        out[k] = mine if first else its
         i += first
         j += 1 - first
         k += 1
     sides[k:] = i < left.size
+    if i < left.size:
+        out[k:] = left[i:]
+    else:
+        out[k:] = right[j:]
 
 
 @nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)

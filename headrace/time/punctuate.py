@@ -86,6 +86,11 @@ class Punctuate:
                 return
         self.patterns.append(punctuation)
 
+    @property
+    def closes(self) -> bool:
+        """Whether a promise was made on attributes other than time."""
+        return bool(self.closed or self.patterns)
+
     def breaking(self, times: Times, rows: pa.RecordBatch) -> Mask:
         """Which rows break a promise."""
         return (times <= self.promised) | self.closed_to(times, rows)

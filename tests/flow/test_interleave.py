@@ -1,4 +1,4 @@
-"""Merging two batches gives what sorting them together, stably, gives."""
+"""Merging two batches gives what sorting them together, stably, gives; a filter the rows of its mask."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.flow.batch import Batch, concat, sort_by_start
+from headrace.flow.batch import Batch, Extent, concat, sort_by_start
 from headrace.flow.interleave import merge
+from headrace.flow.words import constant, is_constant, words_of
 
 COLUMNS = (
     (pa.int64(), st.integers(-(2**62), 2**62)),
@@ -35,7 +36,9 @@ def batches(draw: st.DrawFn) -> Batch:
     columns = [pa.array(values(of), type) for type, of in COLUMNS]
     data = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
     sign = np.array(values(st.sampled_from((1, -1))), np.int8) if draw(st.booleans()) else None
-    arrival = start * 7 if draw(st.booleans()) else None
+    arrival = draw(st.sampled_from((None, start * 7, constant(3, len(start)), constant(4, len(start)))))
+    if draw(st.booleans()):  # the time is a column, and the same memory
+        data = data.set_column(0, "c0", pa.array(start))
     return Batch(data, start, start + 5, sign, arrival).slice(1, len(start))
 
 
@@ -47,3 +50,32 @@ def test_a_merge_is_a_stable_sort_of_both(left: Batch, right: Batch) -> None:
         mine, its = getattr(merged, name), getattr(expected, name)
         assert (mine is None) == (its is None)
         assert mine is None or mine.tolist() == its.tolist()
+
+
+def test_what_is_one_array_stays_one_array() -> None:
+    """A time that is a column is merged and filtered once, and one arrival for all rows takes eight bytes."""
+    times = [np.arange(0, 10, 2), np.arange(1, 11, 2)]
+    left, right = (Batch(pa.record_batch({"t": pa.array(t)}), t, arrival=constant(9, len(t))) for t in times)
+    merged = merge(left, right)
+    for rows in (merged, merged.filter(merged.start % 3 == 0)):
+        assert np.shares_memory(rows.start, words_of(rows.data.column(0)))
+        assert rows.arrival is not None
+        assert is_constant(rows.arrival)
+        assert rows.arrival.tolist() == [9] * len(rows)
+
+
+@given(batches(), st.data())
+def test_a_filter_keeps_the_rows_of_the_mask(rows: Batch, data: st.DataObject) -> None:
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
+    found = rows.filter(mask)
+    assert found.data.equals(rows.data.filter(pa.array(mask)))
+    for name in ("start", "end", "sign", "arrival"):
+        mine, its = getattr(found, name), getattr(rows, name)
+        assert (mine is None) == (its is None)
+        assert mine is None or mine.tolist() == its[mask].tolist()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_an_extent_is_the_least_the_greatest_and_the_order(times: list[int]) -> None:
+    expected = (min(times), max(times), times == sorted(times))
+    assert Extent.of(np.array(times, np.int64)) == expected
