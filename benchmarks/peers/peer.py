@@ -7,7 +7,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,34 @@ def write(asked: Asked, answers: pa.Table, seconds: float, **more: Any) -> None:
     pq.write_table(answers.select([*COLUMNS[asked.task.name], *(["at"] if asked.paced else [])]), asked.out)
     told = {"seconds": seconds, "cpu": sum(cpu_seconds), "peak_mb": peak_megabytes(), **more}
     asked.out.with_suffix(".json").write_text(json.dumps(told))
+
+
+class Aside:
+    """Answers in columns, copied into memory that is set aside: new pages would cost more than the answers.
+
+    What an answer came in is free again at once, as where a sink writes it.
+    """
+
+    def __init__(self, names: Sequence[str], rows: int) -> None:
+        self._names = names
+        self._columns = np.ones((len(names), rows), np.int64)
+        self._filled = 0
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._filled = 0
+
+    def keep(self, answers: Iterable[pa.RecordBatch]) -> None:
+        """Keep some more."""
+        for batch in answers:
+            stop = self._filled + batch.num_rows
+            for into, column in zip(self._columns, batch.columns, strict=True):
+                into[self._filled : stop] = column.to_numpy()
+            self._filled = stop
+
+    def table(self) -> pa.Table:
+        """All that is kept."""
+        return pa.table({n: c[: self._filled] for n, c in zip(self._names, self._columns, strict=True)})
 
 
 def table_of(rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> pa.Table:
