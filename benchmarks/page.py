@@ -82,7 +82,8 @@ How each is asked, and what it does not do (`benchmarks/peers/NAME_peer.py`):
   fastest way for a filter and a merge, and a user's own: windows and joins take rows. In no order.
 - **Pathway**: CSV read and written by its own connectors in static mode; in real time a Python connector, and
   windows answered exactly once. A union is in no order. A window ends when a row of any stream lies past its
-  end: a silent stream holds nothing back, and nothing ends the last window.
+  end: a silent stream holds nothing back but by the grace that is given (`shift`), and nothing ends the last
+  window.
 - **Spark** Structured Streaming with its own operators, `local[2]`: a union is in no order; the watermark is
   the least of all streams, so that a silent one holds all windows back. Its floor of 100 ms and more a
   micro-batch is measured in its own file; it has no paced run here.
@@ -165,7 +166,13 @@ def peers(file: Measured) -> str:
             if any(file.value(f"{task}.{system}.{column}") is not None for column in COLUMNS)
         ]
         if rows:
-            parts.append(f"**{task}**: {meaning}\n\n{table(('', *COLUMNS.values()), rows)}")
+            wrong = [system for system in SYSTEMS if file.value(f"{task}.{system}.wrong")]
+            note = (
+                f"\n\nIn real time some answers were missing or too many: {', '.join(wrong)}."
+                if wrong
+                else ""
+            )
+            parts.append(f"**{task}**: {meaning}\n\n{table(('', *COLUMNS.values()), rows)}{note}")
     ratios = [each for each in file.results if ".vs_" in each["name"] or "p99_vs" in each["name"]]
     others = [each for each in file.results if each["name"].startswith("spark.")]
     kept = Measured(file.name, file.machine, file.versions, ratios + [e for e in others if e not in ratios])
@@ -238,7 +245,8 @@ def where(file: Measured) -> str:
     """Machine and versions, in a line."""
     told = file.machine
     on = f"{told['cores']} cores of {told['processor']}, {told['memory_gib']} GiB, {told['system']}"
-    return f"On {on}; {', '.join(f'{name} {version}' for name, version in file.versions.items())}."
+    busy = f", load average {told['load']} when it was written" if "load" in told else ""
+    return f"On {on}{busy}; {', '.join(f'{name} {version}' for name, version in file.versions.items())}."
 
 
 def page(files: dict[str, Measured], docs: Path) -> str:

@@ -40,6 +40,7 @@ def machine() -> dict[str, str | int | float]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 2**30, 1),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
