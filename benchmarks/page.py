@@ -205,7 +205,7 @@ def bars(title: str, unit: str, groups: dict[str, dict[str, float]], into: Path)
                 n + (i - (len(systems) - 1) / 2) * width for n, g in enumerate(groups.values()) if system in g
             ]
             heights = [group[system] for group in groups.values() if system in group]
-            axis.bar(at, heights, width * 0.92, label=system, color=COLOURS[i])
+            axis.bar(at, heights, width * 0.92, label=system, color=COLOURS[SYSTEMS.index(system)])
         axis.set_yscale("log")
         axis.set_xticks(range(len(groups)), list(groups))
         axis.set_ylabel(unit)
