@@ -232,11 +232,15 @@ class AggregateOperator(Waiting):
 
     # -------------------------------------------------------------------------------------------- state
 
-    def _forget(self) -> None:
-        """Forget groups that have neither rows nor events, or are closed, and values nothing refers to."""
+    def _forget(self, *, at_once: bool = False) -> None:
+        """Forget groups that have neither rows nor events, or are closed, and values nothing refers to.
+
+        Groups when they are half of all; `at_once`: even if they are an eighth only.
+        """
         self._work["events"] = 0
         keep = self._live()
-        if 2 * int(np.count_nonzero(keep)) <= len(keep):
+        most = len(keep) * 7 // 8 if at_once else len(keep) // 2
+        if int(np.count_nonzero(keep)) <= most:
             self._forget_groups(keep)
         for value in self._values.all.values():
             value.tidy()
@@ -286,7 +290,7 @@ class AggregateOperator(Waiting):
         return super().state_bytes() + self._local.bytes()
 
     def release(self) -> None:
-        self._forget()
+        self._forget(at_once=True)
         super().release()
         self._local.release()
 
