@@ -208,7 +208,7 @@ NO_TIME = -(1 << 63)
 def _clocks(batch: pa.RecordBatch) -> Times:
     """When each row arrived, as far as the fan is told."""
     if NOW not in batch.schema.names:
-        return np.zeros(batch.num_rows, np.int64)
+        return np.broadcast_to(np.int64(0), batch.num_rows)  # no memory, and known to be all one
     clocks: Times = batch.column(NOW).to_numpy()
     return clocks
 
@@ -289,8 +289,8 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _greatest(times: Times, clocks: Times) -> Seen:
     """The greatest time of each instant."""
-    if not len(times) or bool((clocks == clocks[0]).all()):
-        return times[[np.argmax(times)]] if len(times) else times, clocks[:1]
+    if not len(times) or clocks.strides == (0,) or bool((clocks == clocks[0]).all()):
+        return np.array([times.max()], np.int64) if len(times) else times, clocks[:1]
     instants, which = np.unique(clocks, return_inverse=True)
     best = np.full(len(instants), NO_TIME, np.int64)
     np.maximum.at(best, which, times)

@@ -14,15 +14,12 @@ import pyarrow.types as pt
 from headrace.expressions import compile, compile_predicate
 from headrace.plan.nodes import AggregateCall, Plan, Project, Select, Source
 from headrace.plan.partials import Partials
+from headrace.runtimes.spark.grouping import Asked, grouped
 from headrace.schema import Schema
 
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Step = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, Mask | None]]
-
-_PANE, _LATE, _TIME = "__pane", "__late", "__time"
-
-ARROW: Final = {"count": "count", "sum": "sum", "min": "min", "max": "max"}
 
 LEAST_GAIN: Final = 2
 """Rows that a partial row must stand for on average to be worth the grouping."""
@@ -55,20 +52,14 @@ class Preaggregation:
         return any(pc.any(pc.is_nan(rows.column(name))).as_py() for name in floats)
 
     def _grouped(self, rows: pa.RecordBatch, times: Times, late: Mask) -> tuple[pa.RecordBatch, Times]:
-        keys = self._partials.keys
-        calls = self._partials.calls
-        named = {f"k{i}": rows.column(key) for i, key in enumerate(keys)}
-        table = pa.table(named | {f"a{i}": _argument(call, rows) for i, call in enumerate(calls)})
-        table = table.append_column(_PANE, pa.array(times // self._partials.pane))
-        table = table.append_column(_TIME, pa.array(times))
-        by = [*(f"k{i}" for i in range(len(keys))), _PANE]
+        keys = [rows.column(key) for key in self._partials.keys]
+        by = [*keys, pa.array(times // self._partials.pane)]
         if late.any():
-            table, by = table.append_column(_LATE, pa.array(late)), [*by, _LATE]
-        asked = [(f"a{i}", ARROW[c.function]) for i, c in enumerate(self._partials.calls)]
-        found = pa.TableGroupBy(table, by, use_threads=False).aggregate([*asked, (_TIME, "max")])
-        columns = [found.column(f"k{i}") for i in range(len(keys))]
-        columns += [found.column(f"a{i}_{function}") for i, (_, function) in enumerate(asked)]
-        return self._typed(columns), found.column(f"{_TIME}_max").combine_chunks().to_numpy()
+            by.append(pa.array(late.astype(np.int8)))
+        asked = [Asked(call.function, _argument(call, rows)) for call in self._partials.calls]
+        found, results = grouped(by, [*asked, Asked("max", pa.array(times))])
+        *values, greatest = results
+        return self._typed([*found[: len(keys)], *values]), greatest.to_numpy()
 
     def _alone(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Each row as the partial row of itself."""
@@ -78,11 +69,10 @@ class Preaggregation:
             columns.append(argument.is_valid().cast(pa.int64()) if call.function == "count" else argument)
         return self._typed(columns)
 
-    def _typed(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.RecordBatch:
+    def _typed(self, columns: list[pa.Array]) -> pa.RecordBatch:
         schema: Schema = self._partials.source.schema
-        whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
         return pa.RecordBatch.from_arrays(
-            [c.cast(field.type) for c, field in zip(whole, schema, strict=True)], schema=schema
+            [c.cast(field.type) for c, field in zip(columns, schema, strict=True)], schema=schema
         )
 
 
