@@ -13,9 +13,9 @@ from pyspark.daemon import manager
 import headrace.runtimes.spark.fan
 import headrace.runtimes.spark.host
 import headrace.runtimes.spark.running  # noqa: F401
-from headrace.runtimes.spark.settling import keep_memory
+from headrace.memory.allocation import keep_freed_memory
 
 if __name__ == "__main__":
-    keep_memory()
+    keep_freed_memory()
     gc.freeze()  # workers collect garbage after each task, and would look through all of this
     manager()
