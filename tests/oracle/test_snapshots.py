@@ -135,7 +135,9 @@ def in_order(plan: TopN, names: list[str]) -> Callable[[Row, Row], int]:
 
 @node_content.register
 def _(plan: nodes.Window, data: oracle.Sources, now: int) -> Bag:
-    return Counter(held(plan.spec, plan.schema.names, happened(plan.input, data), now))
+    rows = held(plan.spec, plan.input.schema.names, happened(plan.input, data), now)
+    told = (plan.spec.size,) if plan.shown is not None and isinstance(plan.spec, windows.Range) else ()
+    return Counter(row + told for row in rows)
 
 
 @singledispatch
