@@ -22,7 +22,7 @@ Poisson arrivals with fixed seeds, and a simulated clock that advances by the CP
 took and skips the time in which nothing happens. The column "ours" is one run on one machine: {machine}.
 
 `headrace experiment NAME` runs one, with its picture in `experiments/out/`; `make experiments` runs all, in
-six to eight minutes, and writes this page anew. How each number is measured, and where it differs from the
+five to eight minutes, and writes this page anew. How each number is measured, and where it differs from the
 paper and why, is said below the table.
 
 `--full` runs longer: ten times the seconds, or more sources and rows: ten seconds of work for
