@@ -132,6 +132,19 @@ def test_what_spark_does_not_have_is_said(
         SparkRunner(load(tmp_path / "made.toml"), spark).run()
 
 
+def test_nothing_is_shed_on_spark(tmp_path: Path) -> None:
+    """A file for the embedded runtime, run on Spark all the same, is refused before a session is made."""
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    shed = POISSON.replace(
+        'disorder = "1 s" }', 'disorder = "1 s", pace = "real" }\nshed = { above = "10 rows" }'
+    )
+    (tmp_path / "made.toml").write_text(shed.replace('"made"', '"made"\nruntime = "embedded"'))
+    with pytest.raises(HeadraceError, match=r"HR-F017.*its sources wait") as raised:
+        SparkRunner(load(tmp_path / "made.toml"))
+    assert raised.value.place == "streams.s.shed"
+
+
 def test_an_output_that_is_there_is_not_overwritten(spark: SparkSession, tmp_path: Path) -> None:
     from headrace.runtimes.spark.pipeline import Runner as SparkRunner
 
