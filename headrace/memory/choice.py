@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from headrace.memory.grains import GrainDemand
-from headrace.memory.need import Demand, Outlook
+from headrace.memory.demands import Demand, GrainDemand
+from headrace.memory.need import Outlook
 
 _STEPS = 40
 _ROUGH = 14

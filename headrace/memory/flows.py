@@ -9,7 +9,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.origins import sources_behind
 from headrace.memory.arrivals import Arrivals
-from headrace.memory.need import Cohort, Demand
+from headrace.memory.demands import Cohort, Demand
 from headrace.operators.adaptable import Adaptable
 from headrace.plan.nodes import Window
 from headrace.plan.windows import Range
@@ -126,4 +126,14 @@ def demand_of(
     short = max(1, min(least // 2, most // 64))
     rate = sum(a.rate(short, max(short, most // 16)) for a in behind)
     delay, cost = min(delay, most), prior if flow.cost is None else flow.cost
-    return Demand(least, most, size, weight, now, rate * flow.share, cost, delay, tuple(flow.cohorts))
+    return Demand(
+        least=least,
+        most=most,
+        size=size,
+        weight=weight,
+        now=now,
+        rate=rate * flow.share,
+        bytes=cost,
+        delay=delay,
+        cohorts=tuple(flow.cohorts),
+    )

@@ -1,27 +1,21 @@
 """What passes a granularity: how many ends an aggregate behind it will hold, for any grain (002, §2.2).
 
-Rows of a grain start together and end together, and those that are equal in what is aggregated are one line.
-Of m rows that are drawn from N different ones, about N (1 − e^(−m/N)) are different; m grows with the grain.
-N is measured from the ends that are pending, and so is what a line costs.
+How many different lines there are is measured from the ends that are pending, and so is what a line costs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
+from headrace.memory.demands import MANY, Cohort, lines_a_row
 from headrace.memory.flows import Flow, passed_to, size_at, windows_of
-from headrace.memory.need import Cohort
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes import Granularity
 
-_TRIED = 12
-_MANY = 1e12
 _STEPS = 60
 
 
@@ -30,7 +24,7 @@ class GrainFlow(Flow):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kinds = _MANY
+        self.kinds = MANY
 
     def count_lines(self, node: Node, behind: list[Node]) -> None:
         """Note what passed since the last look: as lines, held as long as the windows before it say."""
@@ -49,7 +43,7 @@ class GrainFlow(Flow):
 
     def look(self, node: Node) -> None:
         """Learn how many different lines there are, where those behind are held as one."""
-        self.kinds = _MANY
+        self.kinds = MANY
         found = [each.operator.ends_apart() for each in holders(node)]
         if found and None not in found:
             self.kinds = 2 * max(kinds_of(*each) for each in found if each is not None)
@@ -64,17 +58,11 @@ class GrainFlow(Flow):
         return made
 
 
-def lines_a_row(rate: float, grain: float, kinds: float) -> float:
-    """The lines that a row becomes on average, at `rate` rows a tick."""
-    rows = rate * grain / kinds
-    return 1.0 if rows < 1e-9 else -math.expm1(-rows) / rows
-
-
 def kinds_of(seen: int, different: int) -> float:
     """How many different ones there are, if so many of those that were seen were different."""
     if seen - different < 2:
-        return _MANY
-    low, high = 1.0, _MANY
+        return MANY
+    low, high = 1.0, MANY
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
         if middle * -math.expm1(-seen / middle) < different:
@@ -120,49 +108,3 @@ def windows_behind(graph: Graph, node: Node) -> list[Node]:
         else:
             queue += [p for p in one.predecessors if isinstance(p, Node)]
     return list(dict.fromkeys(found))
-
-
-@dataclass(frozen=True)
-class GrainDemand:
-    """A granularity to the choice: what lines cost for as long as the windows before it hold them.
-
-    `windows` are the positions of these among the demands, `rate` counts rows a tick, `kinds` unequal lines,
-    `bytes` is what a line costs, and `waiting` what a row costs that waits for the end of its grain.
-    """
-
-    least: int
-    most: int
-    size: int
-    weight: float
-    now: int
-    rate: float
-    kinds: float
-    bytes: float
-    waiting: float
-    windows: tuple[int, ...]
-    delay: int = 0
-    cohorts: tuple[Cohort, ...] = ()
-
-    def cost(self, grain: float) -> float:
-        """Bytes that one more tick of window costs in the long run."""
-        return self.rate * lines_a_row(self.rate, grain, self.kinds) * self.bytes
-
-    def wait(self, grain: float) -> float:
-        """Bytes of the rows that wait for the end of a grain."""
-        return self.rate * grain * self.waiting
-
-    def loss(self, grain: float) -> float:
-        """The loss of quality of a grain."""
-        return (
-            self.weight * ((grain - self.least) / (self.most - self.least)) ** 2
-            if self.most > self.least
-            else 0.0
-        )
-
-    def candidates(self) -> Sequence[int]:
-        """Grains worth trying, the finest first: evenly spaced in their logarithms."""
-        if self.most == self.least or self.kinds >= _MANY:
-            return (self.least,)
-        ratio = (self.most / self.least) ** (1 / _TRIED)
-        tried = (int(self.least * ratio**i) for i in range(_TRIED))
-        return sorted({self.least, *tried, self.most})

@@ -23,9 +23,10 @@ from headrace.memory.accounting import account
 from headrace.memory.arrivals import Arrivals
 from headrace.memory.charging import charge
 from headrace.memory.choice import choose_both, settled, settled_grain
+from headrace.memory.demands import Demand, GrainDemand
 from headrace.memory.flows import Flow, demand_of, size_of, windows_of
-from headrace.memory.grains import GrainDemand, GrainFlow, comes_to_grains_only, grains_of, windows_behind
-from headrace.memory.need import Demand, Outlook
+from headrace.memory.grains import GrainFlow, comes_to_grains_only, grains_of, windows_behind
+from headrace.memory.need import Outlook
 from headrace.operators.adaptable import Adaptable
 from headrace.plan.show import show_node
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -227,18 +228,18 @@ class Manager:
         row = float(_LINE * (1 + round(sum(a.bytes for a in behind) / rows / _LINE)))
         bounds = operator.history.bounds
         return GrainDemand(
-            bounds.least,
-            bounds.most,
-            operator.history.value,
-            max(1, users),
-            max((demands[i].now for i in before), default=self._looked),
-            sum(demands[i].rate for i in before) * flow.passed / max(1, passed),
-            flow.kinds,
-            _OVERHEAD * row if flow.cost is None else flow.cost,
-            row,
-            before,
-            max((demands[i].delay for i in before), default=0),
-            tuple(flow.cohorts),
+            least=bounds.least,
+            most=bounds.most,
+            size=operator.history.value,
+            weight=max(1, users),
+            now=max((demands[i].now for i in before), default=self._looked),
+            rate=sum(demands[i].rate for i in before) * flow.passed / max(1, passed),
+            bytes=_OVERHEAD * row if flow.cost is None else flow.cost,
+            delay=max((demands[i].delay for i in before), default=0),
+            cohorts=tuple(flow.cohorts),
+            kinds=flow.kinds,
+            waiting=row,
+            windows=before,
         )
 
     def _held(self, nodes: list[Node], demands: list[Demand]) -> float:

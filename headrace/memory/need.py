@@ -9,90 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.memory.demands import Demand, GrainDemand
+
 Reals = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Cohort:
-    """Rows that passed a window together: times in (first, last], each held for `size` ticks."""
-
-    first: int
-    last: int
-    rows: float
-    size: int
-
-    def live(self, time: int) -> float:
-        """How many are still held at a time, as if they were spread evenly."""
-        left = self.last + self.size - time
-        return self.rows * min(1.0, max(0.0, left / max(1, self.last - self.first)))
-
-
-@dataclass(frozen=True)
-class Demand:
-    """A window: rows that it has let through, and the rate, in rows a tick, of those from `now` on.
-
-    `bytes` is what a row costs as long as it is held, wherever that is. `delay` is by how much rows outlive
-    their ends, because another stream is behind. `weight`: how many queries would feel a change; `size` is
-    what it is now.
-    """
-
-    least: int
-    most: int
-    size: int
-    weight: float
-    now: int
-    rate: float
-    bytes: float
-    delay: int = 0
-    cohorts: tuple[Cohort, ...] = ()
-
-    @property
-    def cost(self) -> float:
-        """Bytes that one more tick of window costs in the long run."""
-        return self.rate * self.bytes
-
-
-class Grain(Protocol):
-    """What a granularity costs; see `headrace.memory.grains.GrainDemand`."""
-
-    @property
-    def now(self) -> int:
-        """The time from which rows come that a choice is for."""
-        ...
-
-    @property
-    def delay(self) -> int:
-        """By how much lines outlive their ends."""
-        ...
-
-    @property
-    def bytes(self) -> float:
-        """What a line costs."""
-        ...
-
-    @property
-    def cohorts(self) -> tuple[Cohort, ...]:
-        """Lines that are held."""
-        ...
-
-    @property
-    def windows(self) -> tuple[int, ...]:
-        """The positions of the windows that hold them."""
-        ...
-
-    def cost(self, grain: float) -> float:
-        """Bytes that one more tick of window costs."""
-        ...
-
-    def wait(self, grain: float) -> float:
-        """Bytes of rows that wait for the end of a grain."""
-        ...
 
 
 class Outlook:
@@ -102,11 +25,11 @@ class Outlook:
         self,
         fixed: float,
         demands: Sequence[Demand],
-        grains: Sequence[Grain] = (),
+        grains: Sequence[GrainDemand] = (),
         values: Sequence[int] = (),
     ) -> None:
         self.demands = demands
-        both: list[Demand | Grain] = [*demands, *grains]
+        both: list[Demand | GrainDemand] = [*demands, *grains]
         self._now = np.array([d.now for d in both], np.float64)
         self._delay = np.array([d.delay for d in both], np.float64)
         self._windows = [each.windows for each in grains]

@@ -11,6 +11,8 @@ from hypothesis import note
 from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
 from headrace.flow.shelf import Held
+from headrace.plan.nodes import Plan
+from headrace.plan.quality import adaptable, bounds_of
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case, sources_of, tables_of
@@ -82,3 +84,17 @@ def assert_oracles_answer(case: Case, run: Run, hook: Hook = no_hook) -> None:
     expected = oracle.stream(case.plan, case.sources)
     note(f"expected {expected}")
     assert_same_stream(answers, expected, schema=case.plan.schema)
+
+
+def assert_exact(engine: Engine, answers: list[Batch], plan: Plan, rows: oracle.Sources) -> None:
+    """Answers are the oracle's under the histories that the engine kept, which are within their bounds."""
+    histories = engine.histories("q")
+    assert histories.keys() == set(adaptable(plan))
+    for node, history in histories.items():
+        bounds = bounds_of(node)
+        assert bounds is not None
+        assert all(value in bounds for _, value in history)
+        assert [t for t, _ in history] == sorted({t for t, _ in history})
+    expected = oracle.stream(plan, rows, histories)
+    note(f"histories {histories}, expected {expected}")
+    assert_same_stream(answers, expected, schema=plan.schema)

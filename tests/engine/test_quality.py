@@ -27,7 +27,7 @@ from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
 from headrace.time.ets import TimerPromise
-from tests.engine.driving import Hook, execute
+from tests.engine.driving import Hook, assert_exact, execute
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 A, B = Source("a", SCHEMA), Source("b", SCHEMA)
@@ -80,16 +80,7 @@ def test_answers_are_exact_under_any_history(data: st.DataObject) -> None:
     case = replace(drawn, plan=everywhere(drawn.plan, bounded))
     run = data.draw(runs(case))
     answers, engine = execute(case, run, hook=change_at_random(data.draw))
-    histories = engine.histories("q")
-    assert histories.keys() == set(adaptable(case.plan))
-    for node, history in histories.items():
-        bounds = bounds_of(node)
-        assert bounds is not None
-        assert all(value in bounds for _, value in history)
-        assert [t for t, _ in history] == sorted({t for t, _ in history})
-    expected = oracle.stream(case.plan, case.sources, histories)
-    note(f"histories {histories}, expected {expected}")
-    assert_same_stream(answers, expected, schema=case.plan.schema)
+    assert_exact(engine, answers, case.plan, case.sources)
 
 
 @given(st.data())

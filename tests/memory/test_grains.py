@@ -15,11 +15,10 @@ import headrace
 from headrace.engine import Engine, Snapshot
 from headrace.flow.shelf import Held
 from headrace.memory.choice import choose_both, loss, settled_grain
-from headrace.memory.grains import GrainDemand, kinds_of, lines_a_row
+from headrace.memory.demands import GrainDemand, lines_a_row
+from headrace.memory.grains import kinds_of
 from headrace.memory.need import Outlook
-from headrace.plan.quality import adaptable, bounds_of
-from headrace.testing import oracle
-from headrace.testing.compare import assert_same_stream
+from tests.engine.driving import assert_exact
 from tests.memory.test_manager import MAX, STEP, A, burst, demand, feed, started
 
 COUNT = "SELECT k, count(*) [GRANULARITY COARSEST 2000, FINEST 10] AS n FROM a [RANGE 20000] GROUP BY k"
@@ -156,13 +155,7 @@ def test_answers_are_exact_whatever_the_budget_the_rates_and_the_bursts(
     text: str, budget: int, loads: list[tuple[int, int]], restores: bool
 ) -> None:
     engine, answers, found, rows = run(text, budget, loads, restores)
-    histories = engine.histories("q")
-    assert histories.keys() == set(adaptable(found.plan))
-    for node, history in histories.items():
-        bounds = bounds_of(node)
-        assert bounds is not None
-        assert all(value in bounds for _, value in history)
-    assert_same_stream(answers, oracle.stream(found.plan, rows, histories), schema=found.schema)
+    assert_exact(engine, answers, found.plan, rows)
 
 
 def test_granularities_do_change_in_these_runs() -> None:

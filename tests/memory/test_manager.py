@@ -21,15 +21,13 @@ from headrace.flow.batch import Batch
 from headrace.flow.shelf import Held
 from headrace.memory.budget import budget_bytes, machine_bytes
 from headrace.memory.choice import choose, loss, settled
-from headrace.memory.need import Cohort, Demand, Outlook
-from headrace.plan.quality import adaptable, bounds_of
+from headrace.memory.demands import Cohort, Demand
+from headrace.memory.need import Outlook
 from headrace.plan.trees import everywhere
-from headrace.testing import oracle
-from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
 from headrace.time.timestamp import MAX_TIME
-from tests.engine.driving import execute
+from tests.engine.driving import assert_exact, execute
 from tests.engine.test_quality import bounded
 
 # ------------------------------------------------------------------------------------------------ choosing
@@ -140,13 +138,7 @@ def test_answers_are_exact_whatever_the_budget(data: st.DataObject) -> None:
             engine._rewire()
 
     answers, engine = execute(case, run, hook=hook)
-    histories = engine.histories("q")
-    assert histories.keys() == set(adaptable(case.plan))
-    for node, history in histories.items():
-        bounds = bounds_of(node)
-        assert bounds is not None
-        assert all(value in bounds for _, value in history)
-    assert_same_stream(answers, oracle.stream(case.plan, case.sources, histories), schema=case.plan.schema)
+    assert_exact(engine, answers, case.plan, case.sources)
 
 
 # ----------------------------------------------------------------------------------------------------- bursts

@@ -7,6 +7,7 @@ import os
 import random
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -222,26 +223,38 @@ def test_budgets_of_shards_are_held_and_retries_meet_the_same_choices(name: str)
     assert steady != run(0.0, None), "something did change"
 
 
+def steady(
+    sources: dict[str, Source], batches: int, rows: int, columns: Callable[[str], list[pa.Array]]
+) -> tuple[Inputs, list[MicroBatch]]:
+    """Streams in order that are never late: a row of each at every tick, `rows` in each micro-batch."""
+    inputs = Inputs(
+        promises=dict.fromkeys(sources, TimerPromise(0)),
+        rules=dict.fromkeys(sources, Rules(disordered=False)),
+    )
+    made = list[MicroBatch]()
+    for begin in range(0, batches * rows, rows):
+        times = np.arange(begin, begin + rows)
+        arrived = {
+            name: (pa.RecordBatch.from_arrays(columns(name), schema=source.columns), times)
+            for name, source in sources.items()
+        }
+        made.append((begin + rows - 1, arrived))
+    return inputs, made
+
+
 def test_joins_of_shards_change_their_order_and_retries_change_nothing() -> None:
     """Looks and orders live in the snapshots: engines catch up with a change, and answer alike."""
     names = "abc"
     sources = {n: Source(n, pa.schema([(f"{n}k", pa.int64()), (f"{n}l", pa.int64())])) for n in names}
     a, b, c = (Window(sources[n], Range(300)) for n in names)
     plan = IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bk",), ("ck",)))
-    inputs = Inputs(
-        promises=dict.fromkeys(names, TimerPromise(0)), rules=dict.fromkeys(names, Rules(disordered=False))
-    )
-    rng, batches = np.random.default_rng(1), list[MicroBatch]()
-    for begin in range(0, 280, 40):
-        arrived = {}
-        for n in names:
-            columns = [
-                pa.array(rng.integers(0, 1000 if n == "c" else 10, 40)),
-                pa.array(rng.integers(0, 9, 40)),
-            ]
-            data = pa.RecordBatch.from_arrays(columns, schema=sources[n].columns)
-            arrived[n] = (data, np.arange(begin, begin + 40))
-        batches.append((begin + 39, arrived))
+    rng = np.random.default_rng(1)
+
+    def columns(name: str) -> list[pa.Array]:
+        keys = rng.integers(0, 1000 if name == "c" else 10, 40)
+        return [pa.array(keys), pa.array(rng.integers(0, 9, 40))]
+
+    inputs, batches = steady(sources, 7, 40, columns)
 
     def run(mishaps: float, reoptimize: int | bool) -> tuple[list[tuple[Any, ...]], bool]:
         cluster = Cluster(random.Random(1), mishaps=mishaps)
@@ -272,17 +285,12 @@ def test_shards_spill_to_the_disk_of_their_executor_and_retries_change_nothing(
     sources = {n: Source(n, pa.schema([(f"{n}{f.name}", f.type) for f in schema])) for n in names}
     a, b = (Window(sources[n], Range(4000)) for n in names)
     plan = IStream(Join(a, b, ("ak",), ("bk",)))
-    inputs = Inputs(
-        promises=dict.fromkeys(names, TimerPromise(0)), rules=dict.fromkeys(names, Rules(disordered=False))
-    )
-    rng, batches = np.random.default_rng(1), list[MicroBatch]()
-    for begin in range(0, 4000, 400):
-        arrived = {}
-        for n in names:
-            columns = [pa.array(rng.integers(0, 3000, 400)), pa.array([f"a name {i}" for i in range(400)])]
-            data = pa.RecordBatch.from_arrays(columns, schema=sources[n].columns)
-            arrived[n] = (data, np.arange(begin, begin + 400))
-        batches.append((begin + 399, arrived))
+    rng = np.random.default_rng(1)
+
+    def columns(name: str) -> list[pa.Array]:
+        return [pa.array(rng.integers(0, 3000, 400)), pa.array([f"a name {i}" for i in range(400)])]
+
+    inputs, batches = steady(sources, 10, 400, columns)
 
     def run(mishaps: float, **more: Any) -> list[tuple[Any, ...]]:
         cluster = Cluster(random.Random(1), mishaps=mishaps)

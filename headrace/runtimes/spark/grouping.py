@@ -1,13 +1,14 @@
 """Rows to groups, for partial aggregates: by places in an array where keys allow it, else by Arrow's hashes.
 
-Keys that are whole numbers close together, as numbers of sensors and panes of a micro-batch are, take a fifth
-of the time that way.
+Keys that are whole numbers close together, as numbers of sensors and panes of a micro-batch are, take half
+of the time that way, and sums of reals are as exact as the engine's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.kernels import dense
+from headrace.kernels.aggregate_blocks import add_reals
+from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_least
 
 Numbers = npt.NDArray[Any]
 Columns = list[pa.Array]
@@ -43,18 +45,13 @@ def grouped(keys: Sequence[pa.Array], asked: Sequence[Asked]) -> tuple[Columns, 
 
 def _is_dense(keys: Sequence[pa.Array], asked: Sequence[Asked]) -> bool:
     return all(pt.is_signed_integer(key.type) and not key.null_count for key in keys) and all(
-        not each.column.null_count and (each.function == "count" or _is_number(each.column.type))
-        for each in asked
+        not each.column.null_count and (each.function == "count" or _fold(each) is not None) for each in asked
     )
-
-
-def _is_number(of: pa.DataType) -> bool:
-    return bool(pt.is_signed_integer(of) or pt.is_float64(of))
 
 
 def _numbers(column: pa.Array) -> Numbers:
     values: Numbers = column.to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(values, None if values.dtype == np.float64 else np.int64)
+    return values if values.dtype == np.float64 else values.astype(np.int64, copy=False)
 
 
 def _by_places(keys: list[Numbers], asked: Sequence[Asked]) -> tuple[Columns, Columns] | None:
@@ -64,18 +61,18 @@ def _by_places(keys: list[Numbers], asked: Sequence[Asked]) -> tuple[Columns, Co
         return None
     least = [int(key.min()) for key in keys]
     widths = [int(key.max()) - low + 1 for key, low in zip(keys, least, strict=True)]
-    size = 1
-    for width in widths:
-        size *= width
+    size = prod(widths)
     if size > PLACES_A_ROW * rows:
         return None
-    places = np.zeros(rows, np.int64)
-    for key, low, width in zip(keys, least, widths, strict=True):
-        dense.add_digit(places, key, low, width)
-    counts = np.zeros(size, np.int64)
-    dense.count(places, counts)
+    places = keys[0] - least[0]
+    for key, low, width in zip(keys[1:], least[1:], widths[1:], strict=True):
+        places *= width
+        places += key - low
+    room = 1 << size.bit_length()  # the kernels work on rings
+    counts = np.zeros(room, np.int64)
+    count_rows(places, counts)
     taken = np.flatnonzero(counts)
-    results = [_FOLDS[each.function](places, each.column, counts)[taken] for each in asked]
+    results = [_result(each, places, counts)[taken] for each in asked]
     return [pa.array(key) for key in _digits(taken, least, widths)], [pa.array(each) for each in results]
 
 
@@ -88,44 +85,44 @@ def _digits(taken: Numbers, least: list[int], widths: list[int]) -> list[Numbers
     return found[::-1]
 
 
-def _count(places: Numbers, column: pa.Array, counts: Numbers) -> Numbers:
-    return counts
+def _result(asked: Asked, places: Numbers, counts: Numbers) -> Numbers:
+    fold = _fold(asked)
+    return counts if fold is None else fold(places, _numbers(asked.column), len(counts))
 
 
-def _sum(places: Numbers, column: pa.Array, counts: Numbers) -> Numbers:
-    values = _numbers(column)
-    out = np.zeros(len(counts), values.dtype)
-    dense.add(places, values, out)
+def _sum(places: Numbers, values: Numbers, room: int) -> Numbers:
+    out = np.zeros(room, np.int64)
+    add_ints(places, values, out)
     return out
 
 
-def _least(places: Numbers, column: pa.Array, counts: Numbers) -> Numbers:
-    values = _numbers(column)
-    out = np.full(len(counts), _highest(values.dtype), values.dtype)
-    dense.least(places, values, out)
+def _exact_sum(places: Numbers, values: Numbers, room: int) -> Numbers:
+    high, low = np.zeros((2, room))
+    add_reals(places, values, high, low)
+    return high + low
+
+
+def _least(places: Numbers, values: Numbers, room: int) -> Numbers:
+    out = np.full(room, np.iinfo(np.int64).max)
+    keep_least(places, values, out)
     return out
 
 
-def _greatest(places: Numbers, column: pa.Array, counts: Numbers) -> Numbers:
-    values = _numbers(column)
-    out = np.full(len(counts), _lowest(values.dtype), values.dtype)
-    dense.greatest(places, values, out)
-    return out
+def _greatest(places: Numbers, values: Numbers, room: int) -> Numbers:
+    return ~_least(places, ~values, room)
 
 
-def _highest(of: np.dtype[Any]) -> Any:
-    return np.inf if of == np.float64 else np.iinfo(np.int64).max
+def _fold(asked: Asked) -> Callable[[Numbers, Numbers, int], Numbers] | None:
+    of = asked.column.type
+    kind = "real" if pt.is_float64(of) else "whole" if pt.is_signed_integer(of) else "other"
+    return _FOLDS.get((asked.function, kind))
 
 
-def _lowest(of: np.dtype[Any]) -> Any:
-    return -np.inf if of == np.float64 else np.iinfo(np.int64).min
-
-
-_FOLDS: Final[dict[str, Callable[[Numbers, pa.Array, Numbers], Numbers]]] = {
-    "count": _count,
-    "sum": _sum,
-    "min": _least,
-    "max": _greatest,
+_FOLDS: Final[dict[tuple[str, str], Callable[[Numbers, Numbers, int], Numbers]]] = {
+    ("sum", "whole"): _sum,
+    ("sum", "real"): _exact_sum,
+    ("min", "whole"): _least,
+    ("max", "whole"): _greatest,
 }
 
 
