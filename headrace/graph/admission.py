@@ -152,6 +152,16 @@ class Admission:
         self.reject(Rejected(self.stream, "HR-R003", reason, batch.data.filter(pa.array(outside))))
         return batch.filter(~outside)
 
+    def stamped(self, batch: Batch, column: str) -> Batch:
+        """The rows whose time is what a column of theirs says: what runs may count on that."""
+        said = batch.data.column(column)
+        if not said.null_count and _are_same(said.view(pa.int64()).to_numpy(), batch.start):
+            return batch
+        wrong = said.view(pa.int64()).fill_null(MIN_TIME).to_numpy() != batch.start
+        reason = f"the time is not what the column {column} says"
+        self.reject(Rejected(self.stream, "HR-R004", reason, batch.data.filter(pa.array(wrong))))
+        return batch.filter(~wrong)
+
     def enforced(self, batch: Batch, now: int, in_force: int, reach: Extent) -> Batch:
         """The rows that break no promise, made or in force, or may come in all the same."""
         if self.rules.enforce != "refuse":
@@ -209,6 +219,13 @@ class Admission:
 def _are_ticks(times: object, rows: int) -> TypeGuard[Times]:
     """Whether these are ticks as they are, one for each row: the common case, at no cost."""
     return isinstance(times, np.ndarray) and times.dtype == np.int64 and times.shape == (rows,)
+
+
+def _are_same(one: Times, other: Times) -> bool:
+    """Whether two columns are equal; at no cost where they are the same memory."""
+    if one.__array_interface__["data"] == other.__array_interface__["data"] and one.strides == other.strides:
+        return True
+    return np.array_equal(one, other)
 
 
 _ENFORCE: dict[str, Callable[[Admission, Batch, Mask, int], Batch]] = {

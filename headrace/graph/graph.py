@@ -44,7 +44,7 @@ class Graph:
         known = self.sources.get(plan.name)
         if known is None:
             known = self.sources[plan.name] = SourceNode(plan)
-        elif known.schema != plan.schema or known.kind is not plan.time:
+        elif known.schema != plan.schema or known.kind is not plan.time or not known.stamped_by(plan.stamp):
             raise GraphError(
                 "HR-G001",
                 "a stream of this name has other columns or another kind of time",

@@ -45,6 +45,7 @@ class SourceNode:
         self.name = plan.name
         self.kind = plan.time
         self.schema = plan.schema
+        self.stamp = plan.stamp
         self.arc = Arc()
         self.successors: list[Node] = []
         self.tsm_successors: list[Node] = []
@@ -56,6 +57,11 @@ class SourceNode:
         self._next_period = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
+
+    def stamped_by(self, column: str | None) -> bool:
+        """Hold rows from now on to a column for their times as well; false if they are held to another."""
+        self.stamp = self.stamp or column
+        return column in (None, self.stamp)
 
     @property
     def promised(self) -> int:
@@ -131,6 +137,8 @@ class SourceNode:
         """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
         reach = Extent.of(batch.start) if len(batch) else Extent(MAX_TIME, MIN_TIME, True)
         batch = self.admission.guarded(batch, now, reach)
+        if self.stamp is not None:
+            batch = self.admission.stamped(batch, self.stamp)
         times = batch.start
         in_force = self.promise.before(now)
         if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):

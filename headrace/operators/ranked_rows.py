@@ -18,7 +18,8 @@ from headrace.kernels.hashing import EMPTY
 from headrace.kernels.tops import DEPTH, LEFT, PRIORITY, RIGHT, TOTAL, WIDTH, plant, step_ranks, step_tops
 from headrace.operators.changes import Change
 from headrace.operators.sort_lines import SortLines
-from headrace.plan.top import SortKey, TopN, only_grows
+from headrace.plan.cancelling import only_grows
+from headrace.plan.top import SortKey, TopN
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,13 +9,13 @@ import numpy as np
 from headrace.flow.batch import Batch, Times
 from headrace.flow.state import Part
 from headrace.operators.changes import Changes
-from headrace.operators.contract import Waiting
+from headrace.operators.contract import Operator, Stateless, Waiting
 from headrace.operators.rstream import RStreamOperator
-from headrace.plan.nodes import ToStream
+from headrace.plan.nodes import IStream, ToStream
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 
-__all__ = ["DStreamOperator", "IStreamOperator", "RStreamOperator"]
+__all__ = ["ComingsOperator", "DStreamOperator", "IStreamOperator", "RStreamOperator", "istream"]
 
 
 class NetStream(Waiting):
@@ -78,6 +78,22 @@ class IStreamOperator(NetStream):
         if punctuation.until == MAX_TIME:
             self.changes.drop(~self.changes.matching(punctuation))
         return punctuation
+
+
+class ComingsOperator(Stateless):
+    """The rows that came, where none comes as an equal one goes (`headrace.plan.cancelling`)."""
+
+    def apply(self, batch: Batch) -> Batch:
+        assert batch.sign is None or bool((batch.sign > 0).all()), "what is withdrawn might cancel another"
+        return Batch(batch.data, batch.start, arrival=batch.arrival)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return punctuation
+
+
+def istream(plan: IStream) -> Operator:
+    """The operator of an ISTREAM: it remembers rows only where they may cancel."""
+    return IStreamOperator(plan) if plan.nets else ComingsOperator()
 
 
 class DStreamOperator(NetStream):

@@ -24,7 +24,7 @@ from headrace.operators.sequence import SequenceOperator
 from headrace.operators.session_aggregate import SessionAggregateOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
-from headrace.operators.streams import DStreamOperator, IStreamOperator
+from headrace.operators.streams import DStreamOperator, istream
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import time_window
@@ -54,7 +54,7 @@ OPERATORS: dict[type[Plan], Build] = {
     TopN: TopNOperator,
     Lag: lag,
     nodes.Except: ExceptOperator,
-    nodes.IStream: IStreamOperator,
+    nodes.IStream: istream,
     nodes.DStream: DStreamOperator,
     nodes.RStream: RStreamOperator,
     Sequence: SequenceOperator,

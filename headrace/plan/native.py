@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from headrace.expressions import Expression
 from headrace.expressions.rewriting import is_built_in
 from headrace.expressions.sparksql import spark_sql
+from headrace.plan.cancelling import beginning
 from headrace.plan.nodes import Plan, Project, Select, Source
 from headrace.plan.rewrite.pruning import prune
 from headrace.plan.trees import exchange, over, sources_of
@@ -129,5 +130,6 @@ def _common(one: Plan, other: Plan) -> Plan:
 def _without(plan: Plan, chains: Mapping[str, Plan]) -> Plan:
     for name, chain in chains.items():
         if plan == chain:
-            return Source(name, chain.schema, sources_of(chain)[0].time)
+            stamp = next(iter(beginning(chain) or ()), None)
+            return Source(name, chain.schema, sources_of(chain)[0].time, stamp)
     return over(plan, [_without(each, chains) for each in plan.inputs])

@@ -58,11 +58,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Source(Plan):
-    """A named stream."""
+    """A named stream. `stamp` is the column, if one, that holds each row's time as ticks: a row in which it
+    does not is rejected.
+    """
 
     name: str
     columns: Schema
     time: TimeKind = TimeKind.EXTERNAL
+    stamp: str | None = None
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -363,7 +366,12 @@ class ToStream(Unary):
 
 @dataclass(frozen=True)
 class IStream(ToStream):
-    """At τ: the bag R(τ) − R(τ − 1)."""
+    """At τ: the bag R(τ) − R(τ − 1).
+
+    `nets` is false where no row comes at the instant at which an equal one goes: nothing need be remembered.
+    """
+
+    nets: bool = True
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import pyarrow.types as pt
 from headrace.expressions import Column, Expression, lit
 from headrace.expressions.rewriting import is_movable, respects_equality, substitute
 from headrace.plan import nodes
+from headrace.plan.cancelling import never_cancels
 from headrace.plan.lag import Lag
 from headrace.plan.nodes import Plan
 from headrace.plan.offers import Key, offers, renaming, row_window
@@ -33,7 +34,6 @@ from headrace.plan.sequence import StepKind
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.trees import is_static
-from headrace.plan.windows import Unbounded
 from headrace.schema import Schema
 
 Keys = dict[str, Key]
@@ -331,18 +331,8 @@ CONTENT: Final[dict[type[Plan], str]] = {
 
 
 def _istream(search: Search, plan: nodes.IStream, key: Key | None) -> Iterator[Keys]:
-    """Where no row ever leaves there is nothing to cancel."""
-    return search.ways(plan.input, key) if only_grows(plan.input) else _content(search, plan, key)
-
-
-def only_grows(plan: Plan) -> bool:
-    """Whether every row that comes is a new one and stays."""
-    if isinstance(plan, nodes.Window):
-        return isinstance(plan.spec, Unbounded)
-    if isinstance(plan, nodes.Table):
-        return True
-    growing = isinstance(plan, (nodes.Select, nodes.Project, nodes.Union, nodes.Join))
-    return growing and bool(plan.inputs) and all(only_grows(each) for each in plan.inputs)
+    """Where nothing cancels, rows are not compared."""
+    return search.ways(plan.input, key) if never_cancels(plan.input) else _content(search, plan, key)
 
 
 def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Keys]:

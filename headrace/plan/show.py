@@ -40,7 +40,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     Lag: lambda p: "look back: " + _lags(p),
     TopN: lambda p: "first " + _top(p),
     nodes.Except: lambda p: "except all" if p.all else "except",
-    nodes.IStream: lambda p: "istream",
+    nodes.IStream: lambda p: "istream" if p.nets else "istream: no equal row goes as one comes, none is held",
     nodes.DStream: lambda p: "dstream",
     nodes.RStream: lambda p: f"rstream each {p.slide}",
     Sequence: lambda p: f"sequence {_sequence(p)}",

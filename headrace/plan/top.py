@@ -7,11 +7,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.plan.nodes import Distinct, Join, Plan, Project, Select, Table, Unary, Union, Window
-from headrace.plan.windows import Unbounded
+from headrace.plan.nodes import Unary
 from headrace.schema import Schema
-
-GROWS = (Select, Project, Join, Union, Distinct)
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,3 @@ class TopN(Unary):
     @property
     def schema(self) -> Schema:
         return self._schema
-
-
-def only_grows(plan: Plan) -> bool:
-    """Whether no row ever leaves the relation, so that who is not among the first now never will be."""
-    if isinstance(plan, Window):
-        return isinstance(plan.spec, Unbounded)
-    if isinstance(plan, Table):
-        return True
-    return isinstance(plan, GROWS) and all(only_grows(each) for each in plan.inputs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from headrace.errors import SqlError
 from headrace.expressions.functions.registry import ArrayFunction
@@ -21,6 +22,17 @@ MICROSECONDS: Final = 1_000_000
 """Ticks per second of timestamps, the usual domain of time."""
 ANY_TIME: Final = 0
 """In the place of ticks per second: rows that are valid at every instant, whatever a tick is."""
+
+
+def _holds_none(of: DataType) -> bool:
+    return False
+
+
+TICKS: Final[Mapping[int | None, Callable[[DataType], bool]]] = {
+    MICROSECONDS: lambda of: pt.is_timestamp(of) and of.unit == "us",
+    None: pt.is_int64,
+}
+"""Which columns hold ticks as they are, for each length of a tick."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,15 @@ class StreamDef:
     @property
     def source(self) -> Source:
         """The plan that reads it."""
-        return Source(self.name, self.schema, self.time)
+        return Source(self.name, self.schema, self.time, self._stamp)
+
+    @property
+    def _stamp(self) -> str | None:
+        """The time column, where it holds ticks as they are."""
+        if self.time_column is None or self.time is not TimeKind.EXTERNAL:
+            return None
+        as_ticks = TICKS.get(self.ticks_per_second, _holds_none)
+        return self.time_column if as_ticks(self.schema.field(self.time_column).type) else None
 
 
 @dataclass(frozen=True)

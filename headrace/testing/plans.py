@@ -65,7 +65,15 @@ def cases(draw: st.DrawFn, depth: int = 4) -> Case:
     most = 40 if joins(plan) < 2 else 10
     columns = {leaf.name: leaf.columns for leaf in sources_of(plan)}
     columns |= {leaf.name: leaf.columns for leaf in tables_of(plan)}
-    return Case(plan, {name: draw(rows(columns[name], most)) for name in sorted(columns)})
+    drawn = {name: draw(rows(columns[name], most)) for name in sorted(columns)}
+    return Case(plan, drawn | {leaf.name: _stamped(leaf, drawn[leaf.name]) for leaf in sources_of(plan)})
+
+
+def _stamped(source: Source, rows: Rows) -> Rows:
+    """The rows with their time in the column that is to hold it."""
+    if source.stamp is None:
+        return rows
+    return [(time, {**row, source.stamp: time}) for time, row in rows]
 
 
 @st.composite
@@ -82,10 +90,15 @@ def relations(draw: st.DrawFn, depth: int = 3) -> Plan:
 
 @st.composite
 def source_lists(draw: st.DrawFn) -> Sources:
-    """One to three sources, of one schema or of several."""
+    """One to three sources, of one schema or of several; some hold the time of each row in a column."""
     found = draw(st.lists(schemas(), min_size=1, max_size=3))
-    same = draw(st.booleans())
-    return tuple(Source(f"s{i}", found[0] if same else schema) for i, schema in enumerate(found))
+    same, stamped = draw(st.booleans()), draw(st.booleans())
+    columns = [found[0] if same else schema for schema in found]
+    stamps = [next(iter(names_of(each, INT)), None) if stamped else None for each in columns]
+    return tuple(
+        Source(f"s{i}", each, stamp=stamp)
+        for i, (each, stamp) in enumerate(zip(columns, stamps, strict=True))
+    )
 
 
 def sources_of(plan: Plan) -> set[Source]:

@@ -151,6 +151,7 @@ FIXTURES: list[tuple[str, Plan, Plan]] = [
         Aggregate(window(S, Sliding(4, 2)), ("k",), (SUM, LAST)),
         SlidingAggregate(S, ("k",), (SUM, LAST), Sliding(4, 2)),
     ),
+    ("nothing to remember", IStream(window(S, Unbounded())), IStream(window(S, Unbounded()), nets=False)),
     (
         "order joins",
         IStream(A_B_C),

@@ -209,7 +209,7 @@ def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome) -> None:
         outcome.answers += [tuple(row.values()) for row in batch.to_pylist()]
         outcome.numbers[RESULT] += batch.num_rows
     for body in table.filter(pc.equal(kind, RESULT)).column(named("body")):
-        outcome.answers += [tuple(row.values()) for b in from_ipc(body.as_py()) for row in b.to_pylist()]
+        outcome.answers += [tuple(row.values()) for row in from_ipc(body.as_py()).to_pylist()]
     for name, schema, rows in (
         (LATE, LATE_SCHEMA, outcome.late),
         (REJECTED, REJECTED_SCHEMA, outcome.rejected),

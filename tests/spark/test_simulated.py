@@ -33,6 +33,7 @@ from headrace.plan.nodes import (
     Select,
     SlidingAggregate,
     Source,
+    Table,
     Window,
 )
 from headrace.plan.session import SessionAggregate
@@ -67,12 +68,13 @@ def micro_batches(draw: st.DrawFn, case: Case) -> list[MicroBatch]:
     """The rows of a case in micro-batches: mostly in order, some late, some too far ahead, some timeless."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     arrivals: list[tuple[int, str, int | None, dict[str, Any]]] = []
-    streams = {source.name for source in sources_of(case.plan)}
+    stamps = {source.name: source.stamp for source in sources_of(case.plan)}
     for name, rows in case.sources.items():
-        for time, row in rows if name in streams else ():
+        for time, row in rows if name in stamps else ():
             delay = rng.choice((0, 0, 0, 1, 3, 12))
             wild = rng.choice((time,) * 20 + (time + 500, None))
-            arrivals.append((time + delay, name, wild, row))
+            stamp = stamps[name]
+            arrivals.append((time + delay, name, wild, row if stamp is None else {**row, stamp: wild}))
     arrivals.sort(key=lambda a: a[0])
     # An engine's clock begins at 0 and never goes back: instants before that would all be the same one.
     now, batches = max(arrivals[0][0] if arrivals else 0, 0) - 1, list[MicroBatch]()
@@ -130,6 +132,19 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     whole = embedded(case.plan, inputs, batches, tables, ends)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+def test_a_table_may_be_empty() -> None:
+    table, side = Table("d", pa.schema([("id", pa.int64())])), Source("a", pa.schema([("k", pa.int64())]))
+    plan = IStream(Join(Window(side, Range(3)), table, ("k",), ("id",)))
+    inputs = Inputs(promises={"a": TimerPromise(0)})
+    batches: list[MicroBatch] = [
+        (1, {"a": (pa.RecordBatch.from_pydict({"k": [1]}, schema=side.schema), np.array([1]))}),
+        (9, {}),
+    ]
+    tables = {"d": pa.Table.from_pylist([], schema=table.schema)}
+    found = on_spark(plan, inputs, batches, tables, 2, Cluster(random.Random(0)))
+    assert not found.answers
 
 
 @settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))

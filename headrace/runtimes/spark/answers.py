@@ -66,7 +66,7 @@ class Outlet:
     def frames(self, engine: Engine, of: Schema, shard: int, below: list[bytes]) -> Iterator[pd.DataFrame]:
         """All that the engine has to give, and what hosts below had."""
         batches, leaving = engine.drain(), self.leaving(of)
-        tables = [*told(engine, shard, self), *(pa.Table.from_batches(from_ipc(note)) for note in below)]
+        tables = [*told(engine, shard, self), *map(from_ipc, below)]
         if batches:
             tables.append(_answer(shard, self._timed(concat(batches))))
         filled = pa.concat_tables([_filled(table, leaving) for table in tables]).combine_chunks()

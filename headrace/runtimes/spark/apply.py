@@ -412,4 +412,4 @@ class _Unpack:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for body in batch.column(0):
-                yield from from_ipc(body.as_py())
+                yield from from_ipc(body.as_py()).to_batches()

@@ -109,6 +109,6 @@ def to_ipc(rows: pa.RecordBatch | pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def from_ipc(data: bytes) -> list[pa.RecordBatch]:
+def from_ipc(data: bytes) -> pa.Table:
     """What `to_ipc` wrote."""
-    return list(pa.ipc.open_stream(pa.py_buffer(data)))
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

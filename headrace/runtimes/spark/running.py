@@ -79,7 +79,7 @@ class HostSpec:
         """An engine that may begin: the tables, which never change, are in it."""
         engine = self.build()
         for name, rows in self.tables.items():
-            engine.load(name, pa.Table.from_batches(from_ipc(rows)))
+            engine.load(name, from_ipc(rows))
         return engine
 
 

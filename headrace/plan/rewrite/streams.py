@@ -1,0 +1,15 @@
+"""What turns relations back into streams remembers rows only where it has to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.plan.cancelling import never_cancels
+from headrace.plan.nodes import IStream, Plan
+
+
+def remember_nothing(plan: Plan) -> Plan | None:
+    """ISTREAM where no row comes as an equal one goes → the one that lets rows pass."""
+    if not isinstance(plan, IStream) or not plan.nets or not never_cancels(plan.input):
+        return None
+    return replace(plan, nets=False)
