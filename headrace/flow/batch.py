@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.compress import Compression
+from headrace.flow.sorting import order_of
 from headrace.kernels.compress import extent
 
 Times = npt.NDArray[np.int64]
@@ -144,7 +145,7 @@ def sort_by_start(batch: Batch) -> Batch:
     """The same rows in order of start, stable."""
     if len(batch) < 2 or Extent.of(batch.start).ordered:
         return batch
-    return batch.take(np.argsort(batch.start, kind="stable"))
+    return batch.take(order_of(batch.start))
 
 
 def compacted(batch: Batch) -> Batch:

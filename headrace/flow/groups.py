@@ -125,7 +125,7 @@ class GroupIndex:
             self._used += new
             if done == len(words):
                 break
-            self._grow()
+            self._grow(added * (len(words) - done) // max(1, done))
         if added == len(words):
             self._add(columns)
         elif added:
@@ -137,9 +137,11 @@ class GroupIndex:
     def _add(self, columns: Sequence[pa.Array]) -> int:
         return self.keys.append(pa.RecordBatch.from_arrays(list(columns), schema=self.keys.schema))
 
-    def _grow(self) -> None:
+    def _grow(self, more: int = 0) -> None:
+        """Have twice as many slots, or enough for so many keys more."""
         old = self._table[self._table[:, 1] != EMPTY]
-        self._table = _new_table(2 * len(self._table), self._shelf)
+        enough = 8 * (self._used + more) // 5 + 1
+        self._table = _new_table(max(2 * len(self._table), enough), self._shelf)
         words, codes = np.ascontiguousarray(old[:, 0]), np.ascontiguousarray(old[:, 1])
         insert_codes(self._table, words, codes, np.empty(len(old), np.bool_))
 

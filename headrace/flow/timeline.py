@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.errors import SpillError
 from headrace.flow.scroll import Scroll
 from headrace.flow.shelf import Held, Shelf
+from headrace.flow.sorting import order_of
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
@@ -54,7 +55,7 @@ class Timeline:
         if len(events) == 0:
             return
         if not bool(np.all(times[:-1] <= times[1:])):
-            events = events[np.argsort(times, kind="stable")]
+            events = events[order_of(times)]
         self._count += len(events)
         self._remember(events)
         self._place(events)
@@ -261,4 +262,4 @@ def _merge(pieces: list[Events]) -> Events:
     if len(pieces) == 1:
         return pieces[0]
     events = np.concatenate(pieces)
-    return events[np.argsort(events[:, 0], kind="stable")]
+    return events[order_of(events[:, 0])]

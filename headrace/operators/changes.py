@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.flow.batch import Batch, Signs, Times
 from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
+from headrace.flow.sorting import order_of
 from headrace.flow.state import Cell, Part, tight_bytes
 from headrace.flow.timeline import Timeline
 from headrace.kernels.changes import net_changes
@@ -55,6 +56,7 @@ class Changes:
         self.ends = Timeline(2 + relations)
         self._relations = relations
         self._starts: list[Events] = []
+        self._fresh: list[Events] = []
         self._work = Cell(events=0)
         self._places = Buffer(np.int64)
         self.far = FarEnds(self) if carries else None
@@ -67,7 +69,7 @@ class Changes:
         self._starts.append(self._events(batch.start, codes, signs, relation))
         closed = np.flatnonzero(batch.end < MAX_TIME)
         if len(closed):
-            self.ends.add(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
+            self._fresh.append(self._events(batch.end[closed], codes[closed], -signs[closed], relation))
 
     def begin_with(self, data: pa.RecordBatch, ends: Times) -> Codes:
         """Elements of the only relation that have come before, of which the ends are still to come."""
@@ -85,23 +87,23 @@ class Changes:
 
     def take(self, frontier: int) -> Change:
         """The changes up to `frontier`, in order of time; every element that starts by then is in."""
-        starts, self._starts = self._starts, []
-        ends = self.ends.take(frontier)
+        (starts, later), (fresh, ends) = (_split(each, frontier) for each in (self._starts, self._fresh))
+        self._starts, self._fresh = later, []
+        events = [*starts, *fresh, self.ends.take(frontier)]
         if self.far and self.far.next() <= frontier:
-            ends = np.concatenate([ends, self.far.take(frontier)])
-        events = np.concatenate([*starts, ends]) if starts else ends
-        self._work["events"] += len(events)
-        if starts and len(events) and events[:, 0].max() > frontier:
-            early = events[:, 0] <= frontier
-            self._starts, events = [events[~early]], events[early]
-        return self._net(events)
+            events.append(self.far.take(frontier))
+        for each in ends:
+            self.ends.add(each)
+        found = np.concatenate(events)
+        self._work["events"] += len(found)
+        return self._net(found)
 
     def _net(self, events: Events) -> Change:
         """The sum for each (time, code), without zeros."""
         missing = len(self.contents) - len(self._places)
         if missing > 0:
             self._places.extend(missing)
-        order = np.argsort(events[:, 0], kind="stable")
+        order = order_of(events[:, 0])
         net = np.empty_like(events)
         net = net[: net_changes(events, order, np.asarray(self._places.view, np.int64), net)]
         return Change(net[:, 0], net[:, 1], net[:, 2:])
@@ -118,7 +120,7 @@ class Changes:
         """Which contents have an end still to come."""
         mask = np.zeros(len(self.contents) + 1, np.bool_)
         mask[self.ends.values(1)] = True
-        for events in self._starts:
+        for events in (*self._starts, *self._fresh):
             mask[events[:, 1]] = True
         return mask[:-1]
 
@@ -166,3 +168,16 @@ class Changes:
         """What a snapshot holds: also when to forget next, so that what is held then is the same again."""
         parts: dict[str, Part] = {"contents": self.contents, "ends": self.ends, "work": self._work}
         return parts if self.far is None else parts | {"far": self.far}
+
+
+def _split(events: list[Events], frontier: int) -> tuple[list[Events], list[Events]]:
+    """The events up to an instant, and those after it."""
+    early, late = list[Events](), list[Events]()
+    for each in events:
+        if each[:, 0].max() <= frontier:
+            early.append(each)
+            continue
+        due = each[:, 0] <= frontier
+        early.append(each[due])
+        late.append(each[~due])
+    return early, late

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.expressions.sieve import Sieve
 from headrace.flow.batch import Batch, Signs, concat, sort_by_start
 from headrace.flow.keys import Words, equal_rows
+from headrace.flow.sorting import order_of
 from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
 from headrace.operators.joinshelf import Pairs
@@ -90,7 +91,7 @@ class JoinOperator(Waiting):
         if not met:
             return None
         start = np.concatenate([m.pairs.start for m in met])
-        order = np.argsort(start, kind="stable")
+        order = order_of(start)
         left_ids, right_ids = (
             np.concatenate(ids)[order] for ids in zip(*((m.left, m.right) for m in met), strict=True)
         )

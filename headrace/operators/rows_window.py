@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.flow.batch import Batch, Indices, concat
+from headrace.flow.sorting import order_of
 from headrace.flow.state import Part
 from headrace.kernels.newest import NONE
 from headrace.operators.content_order import by_content
@@ -104,4 +105,4 @@ class OrderedRowsWindowOperator(Waiting):
 
 def _in_order(came: Batch, gone: Batch) -> Batch:
     both = concat([came, gone])
-    return both.take(np.argsort(both.start, kind="stable"))
+    return both.take(order_of(both.start))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.flow.batch import Batch, Times
+from headrace.flow.sorting import order_of
 from headrace.flow.state import Cell, Part
 from headrace.operators.changes import Changes, Codes
 from headrace.operators.contract import Waiting
@@ -95,7 +96,7 @@ class RStreamOperator(Waiting):
         span = np.repeat(np.arange(len(codes)), ticks)
         nth = np.arange(len(span)) - np.repeat(np.cumsum(ticks) - ticks, ticks)
         times = (first[span] + 1 + nth) * self._slide - 1
-        order = np.argsort(times, kind="stable")
+        order = order_of(times)
         order = np.repeat(order, copies[span[order]])
         return Batch(self._changes.rows(codes[span[order]]), times[order]) if len(order) else None
 

@@ -15,6 +15,7 @@ from headrace.flow.columns import Buffer
 from headrace.flow.groups import GroupIndex
 from headrace.flow.rows import RowStore
 from headrace.flow.shelf import Shelf
+from headrace.flow.sorting import order_of
 from headrace.kernels.sequence import (
     CODE,
     ENDS,
@@ -137,7 +138,7 @@ class Stage:
         codes, times = (
             np.concatenate(each) for each in zip(*((self._codes(p), p.times) for p in ends), strict=True)
         )
-        order = np.argsort(times, kind="stable")
+        order = order_of(times)
         return codes[order], times[order]
 
     def _end_some(self, probes: Probes, holds: Callable[[Ids, Ids], Mask]) -> None:

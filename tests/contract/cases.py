@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
+from headrace.operators.streams import istream
 from headrace.plan import nodes, ordering, windows
 from headrace.plan.lag import Lag, LagCall
 from headrace.plan.latent import Stamp
@@ -73,10 +74,17 @@ def given_streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Pla
 
 @st.composite
 def relations(
-    draw: st.DrawFn, schema: Schema, name: str = "r", opens: bool = True, withdraws: bool = True
+    draw: st.DrawFn,
+    schema: Schema,
+    name: str = "r",
+    opens: bool = True,
+    withdraws: bool = True,
+    stamp: str | None = None,
 ) -> tuple[Plan, Any, Any]:
     """A relation: ends declared at the start, or later by a withdrawal, or never."""
     happened = draw(many(schema))
+    if stamp is not None:
+        happened = [(time, {**values, stamp: time}) for time, values in happened]
     elements: list[Element] = []
     signed: list[Signed] = []
     for time, values in happened:
@@ -168,6 +176,14 @@ def adaptable_granularities(draw: st.DrawFn) -> Case:
 def unary(draw: st.DrawFn, node: Callable[[Plan], Plan], opens: bool = True) -> Case:
     below = draw(relations(draw(schemas()), opens=opens))
     return case_of(node(below[0]), (below,))
+
+
+@st.composite
+def telling(draw: st.DrawFn) -> Case:
+    """A relation whose rows say when they begin, and are not withdrawn."""
+    schema = draw(schemas()).append(pa.field("t", pa.int64()))
+    below = draw(relations(schema, withdraws=False, stamp="t"))
+    return case_of(nodes.IStream(below[0], nets=False), (below,))
 
 
 @st.composite
@@ -365,6 +381,7 @@ CASES: dict[str, Entry] = {
     "ExceptOperator": Entry(excepts()),
     "TopNOperator": Entry(tops()),
     "IStreamOperator": Entry(unary(nodes.IStream)),
+    "ComingsOperator": Entry(telling(), build=istream),
     "DStreamOperator": Entry(unary(nodes.DStream)),
     "RStreamOperator": Entry(st.integers(1, 5).flatmap(rstreams)),
     "UnionOperator": Entry(unions()),
