@@ -16,12 +16,14 @@ from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
 from headrace.flow.batch import Batch, Extent
+from headrace.flow.columns import raw_values
 from headrace.graph.gates import Gate
 from headrace.time.punctuate import Late, Punctuate, Rejected
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_MANY = 1024
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,13 @@ class Admission:
 
     def stamped(self, batch: Batch, column: str) -> Batch:
         """The rows whose time is what a column of theirs says: what runs may count on that."""
-        said = batch.data.column(column)
-        if not said.null_count and _are_same(said.view(pa.int64()).to_numpy(), batch.start):
+        told = batch.data.column(column)
+        said = raw_values(told).view(np.int64)
+        if not told.null_count and _are_same(said, batch.start):
             return batch
-        wrong = said.view(pa.int64()).fill_null(MIN_TIME).to_numpy() != batch.start
+        wrong = said != batch.start
+        if told.null_count:
+            wrong |= told.is_null().to_numpy(zero_copy_only=False)
         reason = f"the time is not what the column {column} says"
         self.reject(Rejected(self.stream, "HR-R004", reason, batch.data.filter(pa.array(wrong))))
         return batch.filter(~wrong)
@@ -222,10 +227,11 @@ def _are_ticks(times: object, rows: int) -> TypeGuard[Times]:
 
 
 def _are_same(one: Times, other: Times) -> bool:
-    """Whether two columns are equal; at no cost where they are the same memory."""
-    if one.__array_interface__["data"] == other.__array_interface__["data"] and one.strides == other.strides:
-        return True
-    return np.array_equal(one, other)
+    """Whether two columns are equal; at no cost where they are the same memory, and many."""
+    if len(one) >= _MANY and one.strides == other.strides:
+        if one.__array_interface__["data"] == other.__array_interface__["data"]:
+            return True
+    return bool((one == other).all())
 
 
 _ENFORCE: dict[str, Callable[[Admission, Batch, Mask, int], Batch]] = {
