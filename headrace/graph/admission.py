@@ -228,10 +228,10 @@ def _are_ticks(times: object, rows: int) -> TypeGuard[Times]:
 
 def _are_same(one: Times, other: Times) -> bool:
     """Whether two columns are equal; at no cost where they are the same memory, and many."""
-    if len(one) >= _MANY and one.strides == other.strides:
-        if one.__array_interface__["data"] == other.__array_interface__["data"]:
-            return True
-    return bool((one == other).all())
+    if len(one) < _MANY or one.strides != other.strides:
+        return bool((one == other).all())
+    one_memory, other_memory = (each.__array_interface__["data"] for each in (one, other))
+    return bool(one_memory == other_memory or (one == other).all())
 
 
 _ENFORCE: dict[str, Callable[[Admission, Batch, Mask, int], Batch]] = {
