@@ -289,10 +289,13 @@ class Waiting(Operator):
         promises: list[tuple[int, Punctuation]] = []
         for i, reader in enumerate(self.inputs):
             taken += self._take(i, reader, until, promises)
-        self.frontier = max(self.frontier, min(reach, until))
-        out = self.answer(self.frontier)
-        if out is not None:
-            self.emit(out)
+        news = min(reach, until) > self.frontier
+        if news:
+            self.frontier = min(reach, until)
+        if taken or news:
+            out = self.answer(self.frontier)
+            if out is not None:
+                self.emit(out)
         for i, punctuation in promises:
             self._use(i, punctuation)
         self._pass_on()

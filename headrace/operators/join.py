@@ -58,7 +58,7 @@ class JoinOperator(Waiting):
 
     def answer(self, frontier: int) -> Batch | None:
         left, right = self._sides
-        new_left, new_right = (self._enter(i) for i in (0, 1))
+        new_left, new_right = self._enter(0), self._enter(1)
         met: list[_Met] = []
         if new_left is not None:
             pairs = new_left.enter(left, right)

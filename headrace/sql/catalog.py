@@ -40,7 +40,8 @@ class StreamDef:
     """A stream by name: its columns and its time.
 
     `ticks_per_second` says what a tick of its time is; None: sequence numbers, which know no seconds.
-    `time_column` names the column that times come from, which stays an ordinary column of the rows.
+    `time_column` names the column that times come from, which stays an ordinary column of the rows. Where it
+    holds ticks as they are, a row that is pushed with another time than it says is rejected (HR-R004).
     """
 
     name: str
