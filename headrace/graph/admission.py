@@ -230,8 +230,8 @@ def _are_same(one: Times, other: Times) -> bool:
     """Whether two columns are equal; at no cost where they are the same memory, and many."""
     if len(one) < _MANY or one.strides != other.strides:
         return bool((one == other).all())
-    one_memory, other_memory = (each.__array_interface__["data"] for each in (one, other))
-    return bool(one_memory == other_memory or (one == other).all())
+    one_at, other_at = (each.__array_interface__["data"][0] for each in (one, other))
+    return bool(one_at == other_at or (one == other).all())
 
 
 _ENFORCE: dict[str, Callable[[Admission, Batch, Mask, int], Batch]] = {

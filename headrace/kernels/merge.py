@@ -37,9 +37,13 @@ def merge_sides(
     sides: npt.NDArray[np.uint8],
     out: npt.NDArray[np.int64],
 ) -> None:
-    """Both in order of value, and which side gives each: 1 is `left`, and of equal values the first."""
+    """Both in order of value, and which side gives each: 1 is `left`, and of equal values the first.
+
+    From both ends at once: which value is next waits for the one before, and so two wait together.
+    """
     i, j, k = 0, 0, 0
-    while i < left.size and j < right.size:
+    p, q, z = left.size - 1, right.size - 1, out.size - 1
+    while i <= p and j <= q and k < z:
         mine, its = left[i], right[j]
         first = mine <= its
         sides[k] = first
@@ -47,11 +51,25 @@ def merge_sides(
         i += first
         j += 1 - first
         k += 1
-    sides[k:] = i < left.size
-    if i < left.size:
-        out[k:] = left[i:]
+        mine, its = left[p], right[q]
+        last = mine > its
+        sides[z] = last
+        out[z] = mine if last else its
+        p -= last
+        q -= 1 - last
+        z -= 1
+    while i <= p and j <= q:
+        first = left[i] <= right[j]
+        sides[k] = first
+        out[k] = left[i] if first else right[j]
+        i += first
+        j += 1 - first
+        k += 1
+    sides[k : z + 1] = i <= p
+    if i <= p:
+        out[k : z + 1] = left[i : p + 1]
     else:
-        out[k:] = right[j:]
+        out[k : z + 1] = right[j : q + 1]
 
 
 @nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)
