@@ -11,11 +11,11 @@ from headrace.flow.state import Part
 from headrace.operators.changes import Changes
 from headrace.operators.contract import Operator, Stateless, Waiting
 from headrace.operators.rstream import RStreamOperator
-from headrace.plan.nodes import IStream, ToStream
+from headrace.plan.nodes import IStream, RStream, ToStream
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 
-__all__ = ["ComingsOperator", "DStreamOperator", "IStreamOperator", "RStreamOperator", "istream"]
+__all__ = ["ComingsOperator", "DStreamOperator", "IStreamOperator", "RStreamOperator", "istream", "rstream"]
 
 
 class NetStream(Waiting):
@@ -81,7 +81,11 @@ class IStreamOperator(NetStream):
 
 
 class ComingsOperator(Stateless):
-    """The rows that came, where none comes as an equal one goes (`headrace.plan.cancelling`)."""
+    """The rows that came, where that is all there is to say.
+
+    ISTREAM where no row comes as an equal one goes (`headrace.plan.cancelling`), RSTREAM where each row is
+    valid at one tick only (`headrace.plan.reporting`).
+    """
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.sign is None or bool((batch.sign > 0).all()), "what is withdrawn might cancel another"
@@ -94,6 +98,11 @@ class ComingsOperator(Stateless):
 def istream(plan: IStream) -> Operator:
     """The operator of an ISTREAM: it remembers rows only where they may cancel."""
     return IStreamOperator(plan) if plan.nets else ComingsOperator()
+
+
+def rstream(plan: RStream) -> Operator:
+    """The operator of an RSTREAM: it remembers rows only where they are reported again."""
+    return ComingsOperator() if plan.once else RStreamOperator(plan)
 
 
 class DStreamOperator(NetStream):

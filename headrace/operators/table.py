@@ -18,13 +18,12 @@ from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import rows_window
-from headrace.operators.rstream import RStreamOperator
 from headrace.operators.select import SelectOperator
 from headrace.operators.sequence import SequenceOperator
 from headrace.operators.session_aggregate import SessionAggregateOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
-from headrace.operators.streams import DStreamOperator, istream
+from headrace.operators.streams import DStreamOperator, istream, rstream
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, UnionOperator
 from headrace.operators.window import time_window
@@ -56,7 +55,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Except: ExceptOperator,
     nodes.IStream: istream,
     nodes.DStream: DStreamOperator,
-    nodes.RStream: RStreamOperator,
+    nodes.RStream: rstream,
     Sequence: SequenceOperator,
     ordering.Order: OrderOperator,
     ordering.Merge: MergeOperator,

@@ -381,6 +381,10 @@ class DStream(ToStream):
 
 @dataclass(frozen=True)
 class RStream(ToStream):
-    """R(τ) at every tick τ = k·slide − 1. `slide = 1` is every tick: only for rows valid for a few ticks."""
+    """R(τ) at every tick τ = k·slide − 1. `slide = 1` is every tick: only for rows valid for a few ticks.
+
+    `once`: each row is valid from one tick until the next, so that nothing need be remembered.
+    """
 
     slide: int = 1
+    once: bool = False

@@ -42,7 +42,7 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Except: lambda p: "except all" if p.all else "except",
     nodes.IStream: lambda p: "istream" if p.nets else "istream: no equal row goes as one comes, none is held",
     nodes.DStream: lambda p: "dstream",
-    nodes.RStream: lambda p: f"rstream each {p.slide}",
+    nodes.RStream: lambda p: f"rstream each {p.slide}" + (", a row at one tick only" if p.once else ""),
     Sequence: lambda p: f"sequence {_sequence(p)}",
     Stamp: lambda p: "stamp with the instant of passing",
     ordering.Order: lambda p: "order: rows wait here until no earlier one can come",

@@ -15,6 +15,7 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Inlet, Plan, Source
 from headrace.plan.order import keeps_arrival_order
 from headrace.plan.partitioning import Partitioning, partition
+from headrace.plan.reporting import reported
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.trees import exchange, is_static, minds_order, sources_of, walk
@@ -107,7 +108,7 @@ def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
     upper = exchange(plan, part, nodes.Window(output, Range(slide)))
     if any(map(minds_order, walk(upper))):
         return None
-    return Cut(nodes.RStream(part, slide), output, upper)
+    return Cut(reported(part, slide), output, upper)
 
 
 def slide_of(plan: Plan) -> int | None:

@@ -244,7 +244,7 @@ BY_N = nodes.Aggregate(HOT, ("n",), (AggregateCall("c", "count"),))
 
 def test_two_keys_are_two_stages() -> None:
     lower, upper = stages(nodes.RStream(BY_N, 2))
-    assert lower.plan == nodes.RStream(HOT, 2)
+    assert lower.plan == nodes.RStream(HOT, 2, once=True)
     assert lower.partitioning.keys == {"s": (col("k"), col("g"))}
     assert lower.output == Source("stage_1", HOT.schema)
     assert upper.plan == nodes.RStream(exchange(BY_N, HOT, Window(lower.output, Range(2))), 2)

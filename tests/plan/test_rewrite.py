@@ -151,6 +151,11 @@ FIXTURES: list[tuple[str, Plan, Plan]] = [
         Aggregate(window(S, Sliding(4, 2)), ("k",), (SUM, LAST)),
         SlidingAggregate(S, ("k",), (SUM, LAST), Sliding(4, 2)),
     ),
+    (
+        "report once",
+        RStream(SlidingAggregate(S, ("k",), (SUM,), Sliding(4, 2)), 2),
+        RStream(SlidingAggregate(S, ("k",), (SUM,), Sliding(4, 2)), 2, once=True),
+    ),
     ("nothing to remember", IStream(window(S, Unbounded())), IStream(window(S, Unbounded()), nets=False)),
     (
         "order joins",

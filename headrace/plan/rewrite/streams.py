@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.plan.cancelling import never_cancels
-from headrace.plan.nodes import IStream, Plan
+from headrace.plan.nodes import IStream, Plan, RStream
+from headrace.plan.reporting import tick_of
 
 
 def remember_nothing(plan: Plan) -> Plan | None:
@@ -13,3 +14,10 @@ def remember_nothing(plan: Plan) -> Plan | None:
     if not isinstance(plan, IStream) or not plan.nets or not never_cancels(plan.input):
         return None
     return replace(plan, nets=False)
+
+
+def report_once(plan: Plan) -> Plan | None:
+    """RSTREAM of rows that are each valid at one tick → the one that lets rows pass."""
+    if not isinstance(plan, RStream) or plan.once or tick_of(plan.input) != plan.slide:
+        return None
+    return replace(plan, once=True)

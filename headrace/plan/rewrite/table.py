@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.plan.nodes import Aggregate, IStream, Join, Project, Select
+from headrace.plan.nodes import Aggregate, IStream, Join, Project, RStream, Select
 from headrace.plan.rewrite import joins, panes, projections, pruning, selections, streams
 from headrace.plan.rewrite.order_joins import order_joins
 from headrace.plan.rewrite.rule import Rule
@@ -28,6 +28,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("projection below stream", projections.below_stream, Project),
     Rule("panes", panes.choose, Aggregate),
     Rule("nothing to remember", streams.remember_nothing, IStream),
+    Rule("report once", streams.report_once, RStream),
     Rule("order joins", order_joins, whole=True),
     Rule("prune columns", pruning.prune, whole=True),
 )

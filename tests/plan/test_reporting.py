@@ -1,0 +1,132 @@
+"""Where RSTREAM remembers nothing, each row is valid at one tick only."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+
+from headrace import Engine, StreamDef, query
+from headrace.expressions import col
+from headrace.operators.rstream import RStreamOperator
+from headrace.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Join,
+    Plan,
+    Project,
+    RStream,
+    Select,
+    SlidingAggregate,
+    Source,
+    Table,
+    Union,
+    Window,
+)
+from headrace.plan.reporting import tick_of
+from headrace.plan.rewrite import optimize
+from headrace.plan.session import SessionAggregate
+from headrace.plan.show import show
+from headrace.plan.windows import Range, Sliding
+from headrace.testing import oracle
+from headrace.testing.compare import assert_same_stream
+from headrace.testing.plans import Case
+from headrace.testing.runs import runs
+from tests.engine.driving import execute
+
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
+INT = pa.int64()
+S, R = Source("s", pa.schema([("k", INT), ("v", INT)])), Source("r", pa.schema([("j", INT), ("w", INT)]))
+SIDE = Table("d", pa.schema([("id", INT)]))
+
+
+def counted(source: Source = S, size: int = 4, slide: int = 2) -> Plan:
+    key = source.schema.names[0]
+    return SlidingAggregate(
+        source, (key,), (AggregateCall(f"n_{key}", "count"),), Sliding(size, slide), (f"b_{key}", f"e_{key}")
+    )
+
+
+ONCE = {
+    "sliding": (counted(), 2),
+    "tumbling": (counted(slide=4), 4),
+    "less than its slide": (counted(size=1, slide=3), 3),
+    "having": (Select(counted(), col("n_k") > 1), 2),
+    "projected": (Project(counted(), (("x", col("n_k")),)), 2),
+    "union": (Union((counted(), counted(R))), 2),
+    "join": (Join(counted(), counted(R), ("k",), ("j",)), 2),
+    "table": (Join(counted(), SIDE, ("k",), ("id",)), 2),
+    "sessions": (SessionAggregate(S, ("k",), (AggregateCall("n", "count"),), 3), 1),
+}
+OFTEN = {
+    "window": Window(S, Sliding(4, 2)),
+    "range": Window(S, Range(4)),
+    "other slides": Union((counted(), counted(R, slide=4))),
+    "window joined": Join(counted(), Window(R, Range(3)), ("k",), ("j",)),
+    "aggregate above": Aggregate(counted(), (), (AggregateCall("m", "max", "n_k"),)),
+    "distinct": Distinct(Project(counted(), (("x", col("n_k")),))),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_row_is_valid_at_one_tick(name: str) -> None:
+    plan, slide = ONCE[name]
+    assert tick_of(plan) == slide
+    assert optimize(RStream(plan, slide)) == RStream(optimize(plan), slide, once=True)
+    assert optimize(RStream(plan, slide + 1)) == RStream(optimize(plan), slide + 1)
+
+
+@pytest.mark.parametrize("name", OFTEN)
+def test_a_row_may_be_valid_at_several_ticks(name: str) -> None:
+    assert tick_of(OFTEN[name]) is None
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    sized = st.tuples(st.integers(1, 5), st.integers(1, 3))
+    plans = [
+        counted(S, *draw(sized)),
+        Union((counted(S, *draw(sized)), counted(R, *draw(sized)))),
+        Join(counted(S, *draw(sized)), counted(R, *draw(sized)), ("k",), ("j",)),
+        Join(counted(S, *draw(sized)), SIDE, ("k",), ("id",)),
+        SessionAggregate(S, ("k",), (AggregateCall("n", "count"),), draw(st.integers(1, 4))),
+    ]
+    rows = st.lists(st.tuples(st.integers(-3, 12), st.integers(0, 2), st.integers(0, 2)), max_size=14)
+    sources = {
+        name: sorted(((t, {k: a, v: b}) for t, a, b in draw(rows)), key=lambda each: each[0])
+        for name, k, v in (("s", "k", "v"), ("r", "j", "w"))
+    }
+    sources["d"] = [(0, {"id": each}) for each in draw(st.sets(st.integers(0, 2)))]
+    return Case(RStream(draw(st.sampled_from(plans)), draw(st.integers(1, 3))), sources)
+
+
+@settings(max_examples=3 * EXAMPLES)
+@given(st.data())
+def test_the_answer_is_that_of_the_oracle(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    plan = optimize(case.plan)
+    assert isinstance(plan, RStream)
+    event(f"once: {plan.once}")
+    note(show(plan))
+    answers, _ = execute(Case(plan, case.sources), data.draw(runs(Case(plan, case.sources))))
+    assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
+
+
+def test_a_sliding_query_remembers_panes_only() -> None:
+    stream = StreamDef("s", S.schema, ticks_per_second=None)
+    asked = query(
+        "SELECT k, count(*) AS n FROM s [RANGE 4 SLIDE 2] GROUP BY k", [stream], ticks_per_second=None
+    )
+    assert "a row at one tick only" in str(asked.explain())
+    engine = Engine()
+    engine.add("q", asked)
+    engine.push("s", pa.RecordBatch.from_pydict({"k": [1, 1], "v": [0, 0]}, schema=S.schema), [1, 2])
+    engine.end("s")
+    assert [(b.start.tolist(), b.data.column("n").to_pylist()) for b in engine.drain()] == [
+        ([1, 3, 5], [1, 2, 1])
+    ]
+    assert not any(isinstance(node.operator, RStreamOperator) for node in engine.graph.nodes)
