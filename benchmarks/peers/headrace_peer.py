@@ -20,6 +20,8 @@ SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 BATCH = 262_144
 GRACE = 100_000
 """The silent task: no row comes more than so many microseconds after its time."""
+POLL = 500
+"""Microseconds after which the clock is looked at again, if no row comes before."""
 
 PROMISES: dict[str, Callable[[], Promise]] = {
     "union": lambda: TimerPromise(0),
@@ -105,7 +107,7 @@ def at_their_times(asked: Asked) -> tuple[list[tuple[Batch, int]], int]:
         engine.advance(instant)
         given += [(batch, now()) for batch in engine.drain()]
         wait = min(pace.due for pace in paces.values()) - now()
-        time.sleep(max(0.0, min(wait, 2_000) / 1e6))
+        time.sleep(max(0.0, min(wait, POLL) / 1e6))
     for name in tables:
         engine.end(name)
     return given + [(batch, now()) for batch in engine.drain()], begin
