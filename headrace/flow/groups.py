@@ -138,9 +138,9 @@ class GroupIndex:
         return self.keys.append(pa.RecordBatch.from_arrays(list(columns), schema=self.keys.schema))
 
     def _grow(self, more: int = 0) -> None:
-        """Have twice as many slots, or enough for so many keys more."""
+        """Have twice as many slots, or enough for so many keys more: a guess, so at most eight times."""
         old = self._table[self._table[:, 1] != EMPTY]
-        enough = 8 * (self._used + more) // 5 + 1
+        enough = min(8 * (self._used + more) // 5 + 1, 8 * len(self._table))
         self._table = _new_table(max(2 * len(self._table), enough), self._shelf)
         words, codes = np.ascontiguousarray(old[:, 0]), np.ascontiguousarray(old[:, 1])
         insert_codes(self._table, words, codes, np.empty(len(old), np.bool_))

@@ -174,7 +174,7 @@ def _split(events: list[Events], frontier: int) -> tuple[list[Events], list[Even
     """The events up to an instant, and those after it."""
     early, late = list[Events](), list[Events]()
     for each in events:
-        if each[:, 0].max() <= frontier:
+        if not len(each) or each[:, 0].max() <= frontier:
             early.append(each)
             continue
         due = each[:, 0] <= frontier

@@ -3,8 +3,9 @@
     prefixes: stream ─ select, project ─► core: everything else ─► suffix: select, project ─► answer
 
 The core reads sources of the same names, whose columns are what the prefixes leave. The time of a row is not
-a column of the plan: whoever runs a prefix carries it beside them. What Spark's SQL cannot say exactly
-(`headrace.expressions.sparksql`) ends a prefix or a suffix.
+a column of the plan: whoever runs a prefix carries it beside them. It was made of the time column, in a time
+zone of the session perhaps, so the core does not compare the two (`Source.stamp`). What Spark's SQL cannot
+say exactly (`headrace.expressions.sparksql`) ends a prefix or a suffix.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from headrace.expressions import Expression
 from headrace.expressions.rewriting import is_built_in
 from headrace.expressions.sparksql import spark_sql
-from headrace.plan.cancelling import beginning
 from headrace.plan.nodes import Plan, Project, Select, Source
 from headrace.plan.rewrite.pruning import prune
 from headrace.plan.trees import exchange, over, sources_of
@@ -130,6 +130,5 @@ def _common(one: Plan, other: Plan) -> Plan:
 def _without(plan: Plan, chains: Mapping[str, Plan]) -> Plan:
     for name, chain in chains.items():
         if plan == chain:
-            stamp = next(iter(beginning(chain) or ()), None)
-            return Source(name, chain.schema, sources_of(chain)[0].time, stamp)
+            return Source(name, chain.schema, sources_of(chain)[0].time)
     return over(plan, [_without(each, chains) for each in plan.inputs])

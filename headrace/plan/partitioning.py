@@ -332,7 +332,8 @@ CONTENT: Final[dict[type[Plan], str]] = {
 
 def _istream(search: Search, plan: nodes.IStream, key: Key | None) -> Iterator[Keys]:
     """Where nothing cancels, rows are not compared."""
-    return search.ways(plan.input, key) if never_cancels(plan.input) else _content(search, plan, key)
+    free = not plan.nets or never_cancels(plan.input)
+    return search.ways(plan.input, key) if free else _content(search, plan, key)
 
 
 def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Keys]:
