@@ -44,13 +44,14 @@ class Graph:
         known = self.sources.get(plan.name)
         if known is None:
             known = self.sources[plan.name] = SourceNode(plan)
-        elif known.schema != plan.schema or known.kind is not plan.time or not known.stamped_by(plan.stamp):
+        elif not known.agrees(plan):
             raise GraphError(
                 "HR-G001",
                 "a stream of this name has other columns or another kind of time",
                 place=plan.name,
                 hint="declare a stream once and use it in every query",
             )
+        known.stamp = known.stamp or plan.stamp
         return known
 
     def declare_table(self, plan: Table) -> TableNode:

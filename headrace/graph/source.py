@@ -58,10 +58,10 @@ class SourceNode:
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
 
-    def stamped_by(self, column: str | None) -> bool:
-        """Hold rows from now on to a column for their times as well; false if they are held to another."""
-        self.stamp = self.stamp or column
-        return column in (None, self.stamp)
+    def agrees(self, plan: Source) -> bool:
+        """Whether a plan speaks of this stream; which column holds its times may be told by one only."""
+        same = self.schema == plan.schema and self.kind is plan.time
+        return same and (None in (self.stamp, plan.stamp) or self.stamp == plan.stamp)
 
     @property
     def promised(self) -> int:

@@ -6,14 +6,30 @@ import operator
 from random import Random
 
 import pyarrow as pa
+from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace.expressions import Expression, col, lit
 from headrace.plan import nodes, windows
 from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.rewrite import optimize
+from headrace.plan.show import show
 from headrace.plan.top import TopN, ascending
-from headrace.testing import legal, plans, schemas
+from headrace.testing import legal, oracle, plans, schemas
+from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case
+from headrace.testing.runs import runs
+from tests.engine.driving import execute
+
+
+def assert_optimised_alike(data: st.DataObject, case: Case) -> Plan:
+    """The engine gives the oracle's answer by the optimised plan, which is returned."""
+    plan = optimize(case.plan)
+    note(show(plan))
+    better = Case(plan, case.sources)
+    answers, _ = execute(better, data.draw(runs(better)))
+    assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
+    return plan
 
 
 @st.composite
