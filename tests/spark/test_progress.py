@@ -114,3 +114,51 @@ def test_a_listener_survives_its_users_error() -> None:
     heard = listener(each=lambda progress: 1 / 0)
     heard.onQueryProgress(Bad())  # type: ignore[arg-type]
     assert heard.latest("x") is None
+
+
+def test_two_results_of_apply_are_one_spark_query(
+    spark: SparkSession, feed: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Regression: DUPLICATED_METRICS_NAME, for all metrics had one name."""
+    source = feed("s", "k STRING, v BIGINT, ts BIGINT")
+    source.put(*({"k": "ab"[i % 2], "v": i, "ts": i} for i in range(10)))
+    rows = source.read(spark)
+    streams = [headrace.StreamDef("s", headrace.spark.stream("s", rows).schema, time_column="ts")]
+
+    def result(text: str) -> DataFrame:
+        asked = headrace.query(text, streams, ticks_per_second=None)
+        out: DataFrame = headrace.spark.apply(asked, s=rows, bounds={"s": {"disorder": 0}}, timer=None)
+        return out
+
+    listener = headrace.spark.listener(each=lambda progress: None)
+    spark.streams.addListener(listener)
+    try:
+        both = result("SELECT k, v FROM s").union(result("SELECT k, v + 100 AS v FROM s WHERE v < 4"))
+        writer = both.writeStream.format("memory").queryName("both_applied")
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(listener)
+    found = [row.v for row in spark.table("both_applied").collect()]
+    assert sorted(found) == [*range(10), *range(100, 104)]
+    told = listener.latest("both_applied")
+    assert told is not None
+    assert sorted(each.results for each in told.engines.values()) == [4, 10]
+    assert (told.results, told.hosted, set(told.streams)) == (14, True, {"s"})
+    assert told.streams["s"].rows == sum(each.streams["s"].rows for each in told.engines.values())
+
+
+def test_figures_of_several_engines_add_up() -> None:
+    pytest.importorskip("pyspark")
+    from headrace.runtimes.spark.progress import EngineProgress, StreamProgress, _hosted
+
+    def engine(results: int, heartbeat: int | None, rows: int) -> EngineProgress:
+        return EngineProgress(results, 1, 2, 2, 100, {"s": StreamProgress(heartbeat, 3, rows)})
+
+    engines = {"headrace": engine(5, 7, 10), "headrace_2": engine(6, -1, 20)}
+    together = _hosted(engines)
+    assert (together["results"], together["late"], together["rejected"]) == (11, 2, 4)
+    assert together["streams"] == {"s": StreamProgress(-1, 6, 30)}
+    assert _hosted({**engines, "headrace_3": engine(1, None, 0)})["streams"]["s"].heartbeat is None
+    assert _hosted({}) == {}

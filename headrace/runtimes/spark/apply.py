@@ -34,7 +34,7 @@ from headrace.runtimes.spark.notes import (
     named,
 )
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
-from headrace.runtimes.spark.progress import observed
+from headrace.runtimes.spark.progress import NAME, observed, own_name
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.shares import task_bytes
 from headrace.runtimes.spark.topology import hosts
@@ -69,6 +69,7 @@ class Options:
     memory: int | str | None = None
     reoptimize: int | bool = False
     policy: Shortage = "fail"
+    metrics: str = NAME
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -108,7 +109,7 @@ def apply(query: Query, **streams_and_options: Any) -> DataFrame:
     Takes what `answers` takes: `apply(query, bids=bids, bounds={"bids": {"disorder": "10 seconds"}})`. Late
     and rejected rows are counted in the progress of the query; `outputs` gives them too.
     """
-    return answers(query, kinds=frozenset((RESULT,)), **streams_and_options).result
+    return answers(query, kinds=frozenset((RESULT,)), metrics=own_name(), **streams_and_options).result
 
 
 def answers(
@@ -129,6 +130,7 @@ def answers(
     memory: int | str | None = None,
     policy: Shortage = "fail",
     reoptimize: int | bool = False,
+    metrics: str = NAME,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -148,7 +150,7 @@ def answers(
     hold of its memory ('25 %'): windows and granularities with bounds change to fit into it; if the least do
     not fit, `policy` is to `fail` or to `spill` state to the executor's disk. `reoptimize`: joins and
     conditions change their order by what is measured in each shard, looked at after so many rows or more
-    (True: a number that is well enough).
+    (True: a number that is well enough). `metrics` is the name of its figures in Spark's progress.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -168,6 +170,7 @@ def answers(
         memory,
         reoptimize,
         policy,
+        metrics,
     )
     parts = _parts(query, options)
     together = _together(query, parts, {**(streams or {}), **more}, options)
@@ -196,7 +199,7 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     for host in (replace(each, **held) for each in chain):
         below = _hosted(spark, query, parts, matched, host, below, options)
     assert below is not None
-    return observed(below, [source.name for source in query.sources])
+    return observed(below, [source.name for source in query.sources], options.metrics)
 
 
 def _hosted(

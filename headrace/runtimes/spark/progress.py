@@ -8,9 +8,11 @@ of another kind stands for so many rows of it. The sums are plain ones, for Spar
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -29,13 +31,25 @@ from headrace.time.timestamp import MIN_TIME
 _LOG = logging.getLogger("headrace.spark")
 
 NAME = "headrace"
-"""Under which name the metrics stand in `StreamingQueryProgress.observedMetrics`."""
+"""Under which name the metrics of a query stand in `StreamingQueryProgress.observedMetrics`."""
+
+_NUMBERED = count(1)
+_OURS = re.compile(rf"{NAME}(_\d+)?")
 
 # --- written by the query ---------------------------------------------------------------------------------
 
 
-def observed(wide: DataFrame, streams: Sequence[str]) -> DataFrame:
-    """The same rows, with the metrics of each micro-batch under `NAME` in the query's progress.
+def own_name() -> str:
+    """A name for the metrics of one `apply`: Spark refuses two of the same name in one of its queries.
+
+    The first in a process is `NAME`, the others are numbered.
+    """
+    number = next(_NUMBERED)
+    return NAME if number == 1 else f"{NAME}_{number}"
+
+
+def observed(wide: DataFrame, streams: Sequence[str], name: str = NAME) -> DataFrame:
+    """The same rows, with the metrics of each micro-batch under `name` in the query's progress.
 
     Spark hands observed metrics over as a flat row, so a stream's figures are named FIGURE:STREAM.
     """
@@ -52,7 +66,7 @@ def observed(wide: DataFrame, streams: Sequence[str]) -> DataFrame:
             aggregate(of_stream & (kind == METRICS), figure).alias(f"{figure}:{stream}")
             for figure, aggregate in _FIGURES.items()
         ]
-    return wide.observe(NAME, *figures)
+    return wide.observe(name, *figures)
 
 
 def _lowest_of_all(rows: Column, figure: str) -> Column:
@@ -85,11 +99,24 @@ class StreamProgress:
 
 
 @dataclass(frozen=True)
+class EngineProgress:
+    """The engine's figures of one `apply` in one micro-batch."""
+
+    results: int
+    late: int
+    rejected: int
+    shards: int
+    engine_bytes: int
+    streams: Mapping[str, StreamProgress]
+
+
+@dataclass(frozen=True)
 class Progress:
     """One micro-batch of a query: what came in and out, what Spark's watermark did, and the engine's figures.
 
     `dropped` are rows that Spark's own operators threw away as late. The engine's figures (`results`, `late`,
-    `rejected`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`).
+    `rejected`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`). Where
+    several results of `apply` are parts of one Spark query, these are totals; `engines` has each by name.
     """
 
     query: str
@@ -108,6 +135,7 @@ class Progress:
     shards: int = 0
     engine_bytes: int = 0
     streams: Mapping[str, StreamProgress] = field(default_factory=dict)
+    engines: Mapping[str, EngineProgress] = field(default_factory=dict)
 
     @property
     def heartbeat(self) -> int | None:
@@ -139,7 +167,7 @@ def _of_stream(name: str, stream: StreamProgress) -> str:
 def read(progress: StreamingQueryProgress) -> Progress:
     """What a progress of Spark says, in one flat object."""
     states = progress.stateOperators
-    observed = progress.observedMetrics.get(NAME)
+    observed = {name: row for name, row in progress.observedMetrics.items() if _OURS.fullmatch(name)}
     return Progress(
         query=progress.name or str(progress.id),
         batch=progress.batchId,
@@ -150,7 +178,7 @@ def read(progress: StreamingQueryProgress) -> Progress:
         dropped=sum(state.numRowsDroppedByWatermark for state in states),
         state_rows=sum(state.numRowsTotal for state in states),
         state_bytes=sum(state.memoryUsedBytes for state in states),
-        **({} if observed is None else _hosted(_figures(observed.asDict()))),
+        **_hosted({name: _engine(_figures(row.asDict())) for name, row in observed.items()}),
     )
 
 
@@ -161,13 +189,33 @@ def _figures(row: dict[str, Any]) -> dict[str, Any]:
     return dict(zip([field["name"] for field in row["schema"]["fields"]], row["values"], strict=True))
 
 
-def _hosted(row: Mapping[str, Any]) -> dict[str, Any]:
+def _engine(row: Mapping[str, Any]) -> EngineProgress:
     names = [name.removeprefix("heartbeat:") for name in row if name.startswith("heartbeat:")]
     streams = {
         name: StreamProgress(**{figure: row[f"{figure}:{name}"] for figure in _FIGURES}) for name in names
     }
     figures = {label: row[label] for label in ("results", LATE, REJECTED, "shards")}
-    return {"hosted": True, "engine_bytes": row["state_bytes"], "streams": streams, **figures}
+    return EngineProgress(engine_bytes=row["state_bytes"], streams=streams, **figures)
+
+
+def _hosted(engines: Mapping[str, EngineProgress]) -> dict[str, Any]:
+    """The figures of all engines together; none where there is no engine."""
+    if not engines:
+        return {}
+    labels = ("results", LATE, REJECTED, "shards", "engine_bytes")
+    totals = {label: sum(getattr(each, label) for each in engines.values()) for label in labels}
+    streams: dict[str, StreamProgress] = {}
+    for engine in engines.values():
+        for name, figures in engine.streams.items():
+            streams[name] = figures if name not in streams else _both(streams[name], figures)
+    return {"hosted": True, "streams": streams, "engines": engines, **totals}
+
+
+def _both(one: StreamProgress, other: StreamProgress) -> StreamProgress:
+    """A stream that two engines read: the heartbeat that both have reached, the rows of both."""
+    reached = [each.heartbeat for each in (one, other) if each.heartbeat is not None]
+    least = min(reached) if len(reached) == 2 else None
+    return StreamProgress(least, one.waiting + other.waiting, one.rows + other.rows)
 
 
 class Listener(StreamingQueryListener):
