@@ -29,6 +29,8 @@ ORDERS: Final = "orders"
 """The part of joins that changed their order, or are about to; there is none if none did."""
 LOOKS: Final = "looks"
 """The part of an engine that looks at its orders by itself; another may go on without, as with `MEMORY`."""
+PROMISES: Final = "/promises"
+"""The punctuations that wait at an operator: a snapshot of an earlier version has none."""
 _OPTIONAL: Final = frozenset((MEMORY, LOOKS, ORDERS))
 
 
@@ -93,7 +95,8 @@ def snapshot_graph(
 def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> None:
     """Apply a snapshot to a graph of the same queries."""
     parts = dict(_parts(graph)) | extra
-    odd = sorted((parts.keys() ^ snapshot.chunks.keys()) - _OPTIONAL)
+    names = parts.keys() ^ snapshot.chunks.keys()
+    odd = sorted(name for name in names - _OPTIONAL if not name.endswith(PROMISES))
     if odd:
         raise GraphError(
             "HR-G006",

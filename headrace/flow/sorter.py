@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.flow.batch import Batch, compacted, concat, sort_by_start
 from headrace.flow.holdings import Holdings
+from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 _TIMES = ("end", "sign", "arrival")
@@ -49,6 +50,11 @@ class Sorter:
     def next(self) -> int:
         """The earliest start, or MAX_TIME."""
         return min((run.first for run in self._runs), default=MAX_TIME)
+
+    def last(self, punctuation: Punctuation) -> int:
+        """The latest start of the rows that a punctuation speaks of, or MIN_TIME."""
+        spoken_of = ((run, np.flatnonzero(punctuation.matches(run.start, run.data))) for run in self._runs)
+        return max((int(run.start[rows[-1]]) for run, rows in spoken_of if len(rows)), default=MIN_TIME)
 
     def take(self, until: int) -> Batch | None:
         """Remove and return the rows that start at or before `until`, in order."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.expressions.sieve import Sieve
 from headrace.flow.batch import Batch, Signs, concat, sort_by_start
 from headrace.flow.keys import Words, equal_rows
+from headrace.flow.promises import Agreement
 from headrace.flow.sorting import order_of
 from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
@@ -46,7 +47,7 @@ class JoinOperator(Waiting):
         self.sieve = self._holds = None if plan.residual is None else Sieve(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]
         self._keys = (plan.left_keys, plan.right_keys)
-        self._closed: tuple[set[tuple[Punctuation, Punctuation]], ...] = (set(), set())
+        self._promises = Agreement(2)
         self.hold = MAX_TIME
         """The instant up to which it may answer: a tree of joins stops at one before its order changes."""
 
@@ -142,13 +143,8 @@ class JoinOperator(Waiting):
         mirrored = punctuation.rename(to_other)
         assert mirrored is not None
         self._sides[1 - input].close(mirrored)
-        both = (punctuation, mirrored) if input == 0 else (mirrored, punctuation)
-        self._closed[input].add(both)
-        if both not in self._closed[1 - input]:
-            return None
-        self._closed[1 - input].discard(both)
-        self._closed[input].discard(both)
-        return both[0]
+        of_left = punctuation if input == 0 else mirrored
+        return of_left if self._promises.make(input, of_left) else None
 
     def bytes_by_input(self) -> tuple[int, ...]:
         left, right = self._sides
@@ -190,7 +186,7 @@ class JoinOperator(Waiting):
         return self.answer(frontier)
 
     def state(self) -> dict[str, Part]:
-        return {"left": self._sides[0], "right": self._sides[1]}
+        return {"left": self._sides[0], "right": self._sides[1], "promises": self._promises}
 
 
 class _New:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from headrace.flow.batch import Batch
 from headrace.operators.loose import Loose
-from headrace.operators.union import conform
-from headrace.plan.ordering import Merge
+from headrace.operators.union import Uniting, conform
 
 
-class MergeOperator(Loose):
+class MergeOperator(Loose, Uniting):
     """Rows pass as they come; the heartbeat is the least of the inputs'."""
-
-    def __init__(self, plan: Merge) -> None:
-        super().__init__()
-        self.arity = len(plan.branches)
-        self._schema = plan.schema
 
     def ingest(self, input: int, batch: Batch) -> None:
         self.emit(self.apply(batch))

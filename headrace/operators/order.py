@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.flow.batch import Batch
+from headrace.flow.promises import Held
 from headrace.flow.sorter import Sorter
 from headrace.flow.state import Part
 from headrace.operators.contract import Need
 from headrace.operators.loose import Loose
 from headrace.plan.ordering import Order
 from headrace.time.punctuation import Punctuation
-from headrace.time.timestamp import MAX_TIME
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
 def no_label() -> int:
@@ -46,6 +47,7 @@ class OrderOperator(InputManager):
     def __init__(self, plan: Order) -> None:
         super().__init__()
         self._rows = Sorter()
+        self._promises = Held()
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._rows.add(batch.filter(batch.start > self.frontier))
@@ -57,8 +59,17 @@ class OrderOperator(InputManager):
         return self._rows.next()
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        """A punctuation may overtake rows that wait here, so it is not passed on."""
+        """It passes on after the last row here that it speaks of: no later row matches, but held ones may."""
+        last = self._rows.last(punctuation)
+        if last == MIN_TIME:
+            return punctuation
+        self._promises.hold(last, punctuation)
         return None
 
+    def _pass_on(self) -> None:
+        for punctuation in self._promises.take(self.frontier):
+            self.output.punctuate(punctuation)
+        super()._pass_on()
+
     def state(self) -> dict[str, Part]:
-        return {"rows": self._rows}
+        return {"rows": self._rows, "promises": self._promises}

@@ -8,27 +8,49 @@ import pyarrow as pa
 
 from headrace.flow.batch import Batch
 from headrace.flow.interleave import merge
+from headrace.flow.promises import Agreement
+from headrace.flow.state import Part
 from headrace.operators.contract import Operator, Waiting
 from headrace.plan.nodes import Union
 from headrace.schema import Schema
 from headrace.time.punctuation import Punctuation
 
 
-class UnionOperator(Waiting):
-    """Takes a row once no input can bring an earlier one; equal times in any order (Figure 8).
+class Uniting(Waiting):
+    """The rows of n inputs under one schema.
 
     A punctuation on attributes is passed on when every input has made one that covers it.
     """
-
-    eager = True
 
     def __init__(self, plan: Union) -> None:
         super().__init__()
         self.arity = len(plan.branches)
         self._schema = plan.schema
         self._names = [dict(zip(b.schema.names, plan.schema.names, strict=True)) for b in plan.branches]
+        self._promises = Agreement(self.arity)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        renamed = punctuation.rename(self._names[input])
+        assert renamed is not None
+        return renamed if self._promises.make(input, renamed) else None
+
+    @property
+    def remembers(self) -> bool:
+        """No row stays here, and what was promised holds for every query."""
+        return False
+
+    def state(self) -> dict[str, Part]:
+        return {"promises": self._promises}
+
+
+class UnionOperator(Uniting):
+    """Takes a row once no input can bring an earlier one; equal times in any order (Figure 8)."""
+
+    eager = True
+
+    def __init__(self, plan: Union) -> None:
+        super().__init__(plan)
         self._taken: list[Batch] = []
-        self._promises: list[set[Punctuation]] = [set() for _ in plan.branches]
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._taken.append(conform(batch, self._schema))
@@ -36,16 +58,6 @@ class UnionOperator(Waiting):
     def answer(self, frontier: int) -> Batch | None:
         taken, self._taken = self._taken, []
         return reduce(merge, taken) if taken else None
-
-    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        renamed = punctuation.rename(self._names[input])
-        assert renamed is not None
-        self._promises[input].add(renamed)
-        if all(renamed in promises for promises in self._promises):
-            for promises in self._promises:
-                promises.discard(renamed)
-            return renamed
-        return None
 
 
 class LatentUnionOperator(Operator):
