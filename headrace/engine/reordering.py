@@ -164,10 +164,10 @@ class Measured:
         self.rows = sum(map(len, held))
         self._sizes = [max(1, len(batch)) for batch in held]
         self._shares: dict[frozenset[int], float] = {}
-        for a, b in box.tree.keys:
+        for a, b, null_safe in box.tree.keys:
             left, right = box.tree.leaf_of(a), box.tree.leaf_of(b)
             if isinstance(a, Column) and isinstance(b, Column):
-                pairs = _pairs(held[left], a.name, held[right], b.name)
+                pairs = _pairs(held[left], a.name, held[right], b.name, null_safe)
             else:
                 pairs = min(self._sizes[left], self._sizes[right])
             share = pairs / (self._sizes[left] * self._sizes[right])
@@ -201,11 +201,13 @@ class Measured:
         return tuple(order)
 
 
-def _pairs(left: Batch, a: str, right: Batch, b: str) -> float:
+def _pairs(left: Batch, a: str, right: Batch, b: str, null_safe: bool) -> float:
     """How many pairs are equal on a key; half a pair where there is none, so that nothing is free."""
-    words = [
-        np.unique(encode_keys([batch.data.column(name)], len(batch)).words, return_counts=True)
+    keys = [
+        encode_keys([batch.data.column(name)], len(batch), (0,) if null_safe else ())
         for batch, name in ((left, a), (right, b))
     ]
+    known = [each.words if each.valid is None else each.words[each.valid] for each in keys]
+    words = [np.unique(each, return_counts=True) for each in known]
     _, at, there = np.intersect1d(words[0][0], words[1][0], assume_unique=True, return_indices=True)
     return max(0.5, float(np.dot(words[0][1][at].astype(np.float64), words[1][1][there])))

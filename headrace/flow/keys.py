@@ -6,7 +6,7 @@ uses it verifies equality on the rows it brings together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -22,6 +22,8 @@ from headrace.schema import DataType
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_NULL = np.int64(0x5BD1E995A3C7F21D)
+"""What marks a null among words: no value that many rows have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,20 @@ def is_exact(types: Sequence[DataType]) -> bool:
     return len(types) == 1 and not is_bytes(types[0]) and _is_word(types[0])
 
 
-def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
-    """The words of the rows of some key columns; no columns: all rows are equal."""
-    valid = _all_valid(columns)
+def encode_keys(columns: Sequence[pa.Array], rows: int, null_safe: Container[int] = ()) -> Keys:
+    """The words of the rows of some key columns; no columns: all rows are equal.
+
+    In the columns at the places `null_safe` null is a value like any other; words are then not exact.
+    """
+    valid = _all_valid([c for i, c in enumerate(columns) if i not in null_safe])
     if not columns:
         return Keys(np.zeros(rows, np.int64), None)
-    if is_exact([c.type for c in columns]):
-        return Keys(words(columns[0]), valid)
-    return Keys(hash_rows(columns, rows), valid)
+    found = words(columns[0]) if is_exact([c.type for c in columns]) else hash_rows(columns, rows)
+    for i, column in enumerate(columns):
+        if i in null_safe and column.null_count:
+            known = found if len(columns) > 1 else np.where(valid_mask(column), found, 0)
+            found = np.where(valid_mask(column), known, known ^ (_NULL >> i))
+    return Keys(found, valid)
 
 
 def hash_rows(columns: Sequence[pa.Array], rows: int) -> Words:

@@ -41,8 +41,8 @@ class JoinOperator(Waiting):
         self._schema = plan.schema
         buckets = Buckets()
         self._sides = (
-            JoinSide(plan.left.schema, plan.left_keys, buckets),
-            JoinSide(plan.right.schema, plan.right_keys, buckets),
+            JoinSide(plan.left.schema, plan.left_keys, buckets, plan.null_safe),
+            JoinSide(plan.right.schema, plan.right_keys, buckets, plan.null_safe),
         )
         self.sieve = self._holds = None if plan.residual is None else Sieve(plan.residual, plan.schema)
         self._new: list[Batch | None] = [None, None]

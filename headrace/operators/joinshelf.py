@@ -41,9 +41,9 @@ class Pairs:
 class JoinShelf(Shelved):
     """Living rows with their intervals; none of them is a withdrawal."""
 
-    def __init__(self, schema: Schema, keys: Sequence[int]) -> None:
+    def __init__(self, schema: Schema, keys: Sequence[int], null_safe: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self._schema, self._keys = schema, keys
+        self._schema, self._keys, self._null_safe = schema, keys, null_safe
 
     def put_rows(self, lines: Ids, columns: list[pa.Array]) -> None:
         """Put rows away, whose chain lines are given."""
@@ -105,7 +105,7 @@ class JoinShelf(Shelved):
         self.tidy()
 
     def _close_key(self, key: list[pa.Array]) -> None:
-        for piece, rows, probes, places in self.find(encode_keys(key, 1).words):
+        for piece, rows, probes, places in self.find(encode_keys(key, 1, self._null_safe).words):
             mine = [c.take(pa.array(probes)) for c in key]
             columns = self._take(rows, places)
             same = equal_rows(mine, [columns[k] for k in self._keys], len(places))

@@ -77,10 +77,13 @@ class JoinSide:
     where they are looked up by key.
     """
 
-    def __init__(self, schema: Schema, keys: Sequence[str], buckets: Buckets) -> None:
+    def __init__(
+        self, schema: Schema, keys: Sequence[str], buckets: Buckets, null_safe: tuple[int, ...] = ()
+    ) -> None:
         self.rows = RowStore(schema)
         self._keys = [schema.get_field_index(k) for k in keys]
-        self.exact = not keys or is_exact([schema.field(k).type for k in keys])
+        self._null_safe = null_safe
+        self.exact = not keys or (not null_safe and is_exact([schema.field(k).type for k in keys]))
         self._links = Buffer(np.int64, 4)
         self._buckets = buckets
         self._side = len(buckets.sides)
@@ -91,7 +94,7 @@ class JoinSide:
         self._bound = MIN_TIME
         self._killed: list[Ids] = []
         self._dead = 0
-        self.shelved = JoinShelf(schema, self._keys)
+        self.shelved = JoinShelf(schema, self._keys, null_safe)
         self.closed = False
 
     @property
@@ -100,8 +103,8 @@ class JoinSide:
         return self._links.view
 
     def words(self, data: pa.RecordBatch) -> tuple[Words, Mask | None]:
-        """The key words of some rows, and which have no null in the key (None: all)."""
-        encoded = encode_keys(self.key_columns(data.columns), data.num_rows)
+        """The key words of some rows, and which can meet a row: a null may forbid it (None: all)."""
+        encoded = encode_keys(self.key_columns(data.columns), data.num_rows, self._null_safe)
         return encoded.words, encoded.valid
 
     def key_columns(self, columns: list[pa.Array]) -> list[pa.Array]:
@@ -247,7 +250,7 @@ class JoinSide:
         """The ids of the rows with these key values."""
         types = [self.rows.schema.field(k).type for k in self._keys]
         columns = [pa.array([v], t) for v, t in zip(values, types, strict=True)]
-        words, cursors = encode_keys(columns, 1).words, np.empty(1, np.int64)
+        words, cursors = encode_keys(columns, 1, self._null_safe).words, np.empty(1, np.int64)
         heads(self._buckets.table, self._side, words, cursors)
         low, high = np.full(1, MIN_TIME, np.int64), np.full(1, MAX_TIME, np.int64)
         ids = self.meet(cursors, words, low, high, np.ones(1, np.int64)).id

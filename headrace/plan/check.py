@@ -85,7 +85,7 @@ def _join(plan: nodes.Join) -> None:
         raise PlanError("HR-P016", "a join with more keys on one side", hint="keys come in pairs")
     _known("the left of a join", plan.left_keys, plan.left.schema)
     _known("the right of a join", plan.right_keys, plan.right.schema)
-    for left, right in zip(plan.left_keys, plan.right_keys, strict=True):
+    for left, right, _ in plan.equalities:
         a, b = plan.left.schema.field(left).type, plan.right.schema.field(right).type
         if a != b and not (_whole(a) and _whole(b)) and not (pt.is_floating(a) and pt.is_floating(b)):
             raise PlanError(

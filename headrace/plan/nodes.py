@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Final, Self
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
@@ -226,11 +226,34 @@ class Granularity(Unary):
         return showing(self.input.schema, self.shown)
 
 
+EQUALITIES: Final = {"=": False, "<=>": True}
+"""The comparisons that can be keys of a join, and whether null equals null in them."""
+
+Side = TypeVar("Side")
+
+
+class Equality(NamedTuple, Generic[Side]):
+    """Two keys that a join says are equal; `null_safe`: null equals null (`<=>`)."""
+
+    left: Side
+    right: Side
+    null_safe: bool = False
+
+    @property
+    def operator(self) -> str:
+        """As SQL writes it."""
+        return next(op for op, null_safe in EQUALITIES.items() if null_safe == self.null_safe)
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
 @dataclass(frozen=True)
 class Join(Plan):
-    """Pairs valid at the same instant, equal on the keys (SQL: null equals nothing), and passing `residual`.
+    """Pairs valid at the same instant, equal on the keys, and passing `residual`.
 
-    The pair is valid in the intersection. Column names of the two sides are disjoint.
+    The pair is valid in the intersection. Column names of the two sides are disjoint. As in SQL, null equals
+    nothing, except in the pairs of keys at the places `null_safe` (`<=>`): there null equals null.
     """
 
     left: Plan
@@ -238,10 +261,17 @@ class Join(Plan):
     left_keys: tuple[str, ...] = ()
     right_keys: tuple[str, ...] = ()
     residual: Expression | None = None
+    null_safe: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
         return (self.left, self.right)
+
+    @property
+    def equalities(self) -> list[Equality[str]]:
+        """The pairs of keys."""
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        return [Equality(a, b, i in self.null_safe) for i, (a, b) in enumerate(pairs)]
 
     @cached_property
     def _schema(self) -> Schema:
@@ -258,6 +288,14 @@ class Join(Plan):
 
     def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
         return replace(self, left=inputs[0], right=inputs[1])
+
+
+def joined(
+    left: Plan, right: Plan, keys: Sequence[Equality[str]], residual: Expression | None = None
+) -> Join:
+    """The join of two relations on pairs of their columns."""
+    safe = tuple(i for i, each in enumerate(keys) if each.null_safe)
+    return Join(left, right, tuple(e.left for e in keys), tuple(e.right for e in keys), residual, safe)
 
 
 @dataclass(frozen=True)

@@ -259,7 +259,7 @@ def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
     to_left = dict(zip(plan.right_keys, plan.left_keys, strict=True))
     left = tuple(each.rename(to_left) for each in key)
     if not _made_of(left, set(plan.left_keys), plan.left.schema):
-        pairs = " and ".join(f"{a} = {b}" for a, b in zip(plan.left_keys, plan.right_keys, strict=True))
+        pairs = " and ".join(map(str, plan.equalities))
         return search.refuse(f"the join on {pairs} cannot be divided by {', '.join(map(str, key))}")
     to_right = dict(zip(reversed(plan.left_keys), reversed(plan.right_keys), strict=True))
     right = tuple(each.rename(to_right) for each in left)

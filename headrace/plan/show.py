@@ -87,7 +87,7 @@ def _shown(plan: nodes.Window | nodes.Granularity) -> str:
 
 
 def _on(plan: nodes.Join) -> str:
-    keys = [f"{a} = {b}" for a, b in zip(plan.left_keys, plan.right_keys, strict=True)]
+    keys = [str(each) for each in plan.equalities]
     conditions = keys + ([str(plan.residual)] if plan.residual is not None else [])
     return " on " + " and ".join(conditions) if conditions else ", every pair"
 

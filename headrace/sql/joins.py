@@ -1,7 +1,8 @@
 """Joins: a left-deep tree of binary joins in FROM order, connected by keys where the conditions allow it.
 
-`left = right` between what is joined already and the next item is a key, cast where the types differ. All
-other conditions are asked of the joined rows; `headrace.plan.rewrite` finds them their places further down.
+`left = right` and `left <=> right` between what is joined already and the next item are keys, cast where the
+types differ. All other conditions are asked of the joined rows; `headrace.plan.rewrite` finds them their
+places further down.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 from headrace.expressions import Cast, Column, Comparison, Expression
 from headrace.expressions.types import common_type
-from headrace.plan.nodes import Join, Plan, Project, Select
+from headrace.plan import nodes
+from headrace.plan.nodes import EQUALITIES, Equality, Plan, Project, Select
 from headrace.sql.rank_bounds import is_numbered
 from headrace.sql.scope import Scope, fresh
 from headrace.sql.typed import conjunction
@@ -29,12 +31,13 @@ class Condition:
     expression: Expression
     items: Items
     sides: tuple[tuple[Expression, Items], ...] = ()
+    null_safe: bool = False
 
-    def key(self, left: set[int], right: int) -> tuple[Expression, Expression] | None:
+    def key(self, left: set[int], right: int) -> Equality[Expression] | None:
         """The equality as (a key of what is joined, a key of the new item), if it is one."""
         for (one, of_one), (other, of_other) in zip(self.sides, reversed(self.sides), strict=True):
             if of_one <= left and of_other == {right}:
-                return one, other
+                return Equality(one, other, self.null_safe)
         return None
 
 
@@ -69,7 +72,7 @@ def selected(plan: Plan, conditions: list[Expression]) -> Plan:
 
 def _condition(scope: Scope, expression: Expression) -> Condition:
     items = _items(scope, expression)
-    if not isinstance(expression, Comparison) or expression.op != "=" or len(items) < 2:
+    if not isinstance(expression, Comparison) or expression.op not in EQUALITIES or len(items) < 2:
         return Condition(expression, items)
     sides = (expression.left, expression.right)
     left, right = (each.type(scope.schema) for each in sides)
@@ -80,7 +83,8 @@ def _condition(scope: Scope, expression: Expression) -> Condition:
     cast = [
         each if of == common else Cast(each, common) for each, of in zip(sides, (left, right), strict=True)
     ]
-    return Condition(expression, items, ((cast[0], of_left), (cast[1], of_right)))
+    sides_of = ((cast[0], of_left), (cast[1], of_right))
+    return Condition(expression, items, sides_of, EQUALITIES[expression.op])
 
 
 def _items(scope: Scope, expression: Expression) -> Items:
@@ -109,11 +113,12 @@ def _next_item(tree: _Tree, count: int) -> int:
 def _join(tree: _Tree, item: int, side: Plan) -> None:
     """Put the next item on the right of the tree."""
     keys = [pair for pair in (each.key(tree.items, item) for each in tree.pending) if pair is not None]
-    left, left_names = _with_keys(tree.plan, [one for one, _ in keys], tree.taken)
-    right, right_names = _with_keys(side, [other for _, other in keys], tree.taken)
+    left, left_names = _with_keys(tree.plan, [each.left for each in keys], tree.taken)
+    right, right_names = _with_keys(side, [each.right for each in keys], tree.taken)
+    pairs = zip(left_names, right_names, keys, strict=True)
     tree.pending = [each for each in tree.pending if each.key(tree.items, item) is None]
     tree.items.add(item)
-    tree.plan = Join(left, right, left_names, right_names)
+    tree.plan = nodes.joined(left, right, [Equality(a, b, each.null_safe) for a, b, each in pairs])
 
 
 def _with_keys(plan: Plan, keys: list[Expression], taken: set[str]) -> tuple[Plan, tuple[str, ...]]:

@@ -150,7 +150,7 @@ def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
         Element(left.row + right.row, max(left.start, right.start), min(left.end, right.end))
         for key, left in lefts
         for other, right in rights
-        if key == other and None not in key
+        if key == other and None not in [value for i, value in enumerate(key) if i not in plan.null_safe]
     ]
     if plan.residual is None:
         return _lasting(pairs)

@@ -252,10 +252,8 @@ def _join(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     right = left if shared else _relation(draw, sources, min(depth - 1, 2))
     right = _disjoint(right, set(left.schema.names))
     keys = _join_keys(draw, left.schema, right.schema)
-    plan = nodes.Join(left, right, tuple(key for key, _ in keys), tuple(key for _, key in keys))
-    if not draw(st.booleans()):
-        return plan
-    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(predicates(plan.schema)))
+    plan = nodes.joined(left, right, keys)
+    return replace(plan, residual=draw(predicates(plan.schema))) if draw(st.booleans()) else plan
 
 
 def _disjoint(plan: Plan, taken: set[str]) -> Plan:
@@ -268,12 +266,13 @@ def _disjoint(plan: Plan, taken: set[str]) -> Plan:
     return nodes.Project(plan, tuple((prefix + name, col(name)) for name in plan.schema.names))
 
 
-def _join_keys(draw: st.DrawFn, left: Schema, right: Schema) -> list[tuple[str, str]]:
+def _join_keys(draw: st.DrawFn, left: Schema, right: Schema) -> list[nodes.Equality[str]]:
     pairs = [(one.name, name) for one in left for name in names_of(right, one.type)]
     if not pairs:
         return []
     count = min(draw(st.sampled_from([1, 1, 2, 0])), len(pairs))
-    return draw(st.lists(st.sampled_from(pairs), min_size=count, max_size=count, unique=True))
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=count, max_size=count, unique=True))
+    return [nodes.Equality(a, b, draw(st.booleans())) for a, b in chosen]
 
 
 def _sequence(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:

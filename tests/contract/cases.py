@@ -215,9 +215,9 @@ def joins(draw: st.DrawFn) -> Case:
     right = (Given("right", pa.schema(renamed)), batch, right[2])
     fitting = [(a.name, b.name) for a in left[0].schema for b in renamed if a.type == b.type]
     keys = draw(st.lists(st.sampled_from(fitting), max_size=2, unique=True)) if fitting else []
-    plan = nodes.Join(left[0], right[0], tuple(a for a, _ in keys), tuple(b for _, b in keys))
+    plan = nodes.joined(left[0], right[0], [nodes.Equality(a, b, draw(st.booleans())) for a, b in keys])
     if draw(st.booleans()):
-        plan = nodes.Join(left[0], right[0], plan.left_keys, plan.right_keys, draw(predicates(plan.schema)))
+        plan = replace(plan, residual=draw(predicates(plan.schema)))
     return case_of(plan, (left, right))
 
 

@@ -61,7 +61,8 @@ def join_trees(draw: st.DrawFn) -> Case:
         on = names[draw(st.integers(0, i - 1))]
         pairs = [(f"{on}{draw(st.sampled_from('kl'))}", f"{name}{draw(st.sampled_from('kl'))}")]
         residual = draw(st.sampled_from([None, None, col(f"{on}l") <= col(f"{name}k")]))
-        plan = Join(plan, _relation(draw, name), *zip(*pairs, strict=True), residual)
+        safe = (0,) if draw(st.booleans()) else ()
+        plan = Join(plan, _relation(draw, name), *zip(*pairs, strict=True), residual, safe)
         if draw(st.integers(0, 4)) == 0:
             plan = Project(plan, tuple((n, col(n)) for n in reversed(plan.schema.names)))
     rows = {name: sorted(draw(st.lists(_row(name), max_size=7)), key=lambda row: row[0]) for name in names}

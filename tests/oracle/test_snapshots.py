@@ -64,11 +64,10 @@ def _(plan: nodes.Union, data: oracle.Sources, now: int) -> Bag:
 def _(plan: nodes.Join, data: oracle.Sources, now: int) -> Bag:
     left, right, names = content(plan.left, data, now), content(plan.right, data, now), plan.schema.names
     pairs = {one + other: left[one] * right[other] for one in left for other in right}
-    keys = list(zip(plan.left_keys, plan.right_keys, strict=True))
 
     def joins(row: Row) -> bool:
         named = dict(zip(names, row, strict=True))
-        equal = all(named[a] is not None and named[a] == named[b] for a, b in keys)
+        equal = all((safe or named[a] is not None) and named[a] == named[b] for a, b, safe in plan.equalities)
         return equal and (plan.residual is None or evaluate(plan.residual, named, plan.schema) is True)
 
     return Counter({row: count for row, count in pairs.items() if joins(row)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -179,7 +180,5 @@ def _join(draw: st.DrawFn, left: Plan, right: Plan) -> Plan:
             st.lists(st.sampled_from(schemas.names_of(right.schema, schemas.INT)), max_size=2, unique=True)
         )
     ]
-    plan = nodes.Join(left, right, tuple(a for a, _ in keys), tuple(b for _, b in keys))
-    if not draw(st.booleans()):
-        return plan
-    return nodes.Join(left, right, plan.left_keys, plan.right_keys, draw(conditions(plan.schema)))
+    plan = nodes.joined(left, right, [nodes.Equality(a, b, draw(st.booleans())) for a, b in keys])
+    return replace(plan, residual=draw(conditions(plan.schema))) if draw(st.booleans()) else plan

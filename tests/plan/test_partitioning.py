@@ -81,7 +81,8 @@ def divisible(draw: st.DrawFn) -> Case:
         left = nodes.Aggregate(left, keys, (COUNT,))
     right = nodes.Project(left, tuple((f"r{name}", col(name)) for name in left.schema.names))
     if draw(st.booleans()):
-        left = nodes.Join(left, right, keys, tuple(f"r{key}" for key in keys))
+        pairs = [nodes.Equality(key, f"r{key}", draw(st.booleans())) for key in keys]
+        left = nodes.joined(left, right, pairs)
     below: Plan = nodes.Distinct(left) if draw(st.booleans()) else left
     top = nodes.IStream if draw(st.booleans()) else nodes.DStream
     return Case(top(below), {source.name: draw(schemas.rows(source.columns, 20))})

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 
 from headrace.expressions import col
+from headrace.flow.batch import Batch
+from headrace.operators.join import JoinOperator
 from headrace.plan.nodes import Join, Plan, Project, Select
 from headrace.sql import Catalog
 from tests.sql.running import answer, plan_of
@@ -164,3 +167,48 @@ def test_columns_of_the_answer_have_no_internal_names() -> None:
     plan = plan_of("SELECT b.item, price FROM bids [NOW] b, items WHERE b.item = id")
     assert isinstance(plan.inputs[0], Project)
     assert plan.schema.names == ["item", "price"]
+
+
+NULLABLE = Catalog(
+    {n: pa.schema([("k", pa.int64()), ("t", pa.string()), (f"v{n}", pa.int64())]) for n in "ab"},
+    ticks_per_second=None,
+)
+SOME = [(1, None, "x", 1), (1, 0, "x", 2), (2, None, None, 3), (2, 7, "", 4)]
+
+
+@pytest.mark.parametrize("operator", ["<=>", "IS NOT DISTINCT FROM"])
+def test_a_null_safe_equality_is_a_key(operator: str) -> None:
+    text = f"SELECT va, vb FROM a JOIN b ON a.k {operator} b.k"
+    (join,) = joins(plan_of(text, NULLABLE))
+    assert [str(each) for each in join.equalities] == ["a.k <=> b.k"]
+    assert join.residual is None
+    found = answer(text, NULLABLE, a=SOME, b=SOME)
+    assert sorted(row[1:] for row in found) == [(1, 1), (1, 3), (2, 2), (3, 1), (3, 3), (4, 4)]
+
+
+def test_keys_of_one_join_may_be_null_safe_or_not() -> None:
+    text = "SELECT va, vb FROM a JOIN b ON a.k <=> b.k AND a.t = b.t"
+    (join,) = joins(plan_of(text, NULLABLE))
+    assert [str(each) for each in join.equalities] == ["a.k <=> b.k", "a.t = b.t"]
+    assert [row[1:] for row in answer(text, NULLABLE, a=SOME, b=SOME)] == [(1, 1), (2, 2), (4, 4)]
+
+
+@pytest.mark.parametrize("operator", ["=", "<=>"])
+@pytest.mark.parametrize("nulls", [0, 5])
+def test_a_keyed_join_looks_only_at_pairs_that_are_equal(
+    operator: str, nulls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join on <=> had no keys: 2,000 rows on each side were four million pairs."""
+    looked_at = 0
+    verify = JoinOperator._verify
+
+    def counted(self: JoinOperator, out: Batch, columns: list[pa.Array]) -> Batch:
+        nonlocal looked_at
+        looked_at += len(out)
+        return verify(self, out, columns)
+
+    monkeypatch.setattr(JoinOperator, "_verify", counted)
+    rows = [(0, None if i < nulls else i - nulls, "", i) for i in range(300)]
+    found = answer(f"SELECT va, vb FROM a JOIN b ON a.k {operator} b.k", NULLABLE, a=rows, b=rows)
+    assert len(found) == 300 - nulls + (nulls * nulls if operator == "<=>" else 0)
+    assert looked_at == len(found)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from headrace.expressions import Column, Expression
 from headrace.expressions.rewriting import conjuncts, is_movable, substitute
-from headrace.plan.nodes import Join, Plan, Project
+from headrace.plan.nodes import Equality, Join, Plan, Project
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Tree:
     """
 
     leaves: tuple[Plan, ...]
-    keys: tuple[tuple[Expression, Expression], ...]
+    keys: tuple[Equality[Expression], ...]
     conditions: tuple[Expression, ...]
     columns: Mapping[str, Expression]
     chained: bool = True
@@ -57,7 +57,7 @@ def _join(plan: Join) -> Tree:
         right = _leaf(plan.right)
     if _names(left) & _names(right):
         left = _leaf(plan.left)
-    keys = [(left.columns[a], right.columns[b]) for a, b in zip(plan.left_keys, plan.right_keys, strict=True)]
+    keys = [Equality(left.columns[a], right.columns[b], safe) for a, b, safe in plan.equalities]
     columns = {**left.columns, **right.columns}
     return Tree(
         left.leaves + right.leaves,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from headrace.expressions import Column, Comparison, Expression
 from headrace.expressions.rewriting import conjunction, conjuncts, is_movable, respects_equality
 from headrace.expressions.types import family
-from headrace.plan.nodes import Join, Plan, Select
+from headrace.plan.nodes import EQUALITIES, Equality, Join, Plan, Select, joined
 from headrace.plan.rewrite.selections import selected
 
 
@@ -17,7 +17,7 @@ class _Conditions:
 
     left: list[Expression] = field(default_factory=list)
     right: list[Expression] = field(default_factory=list)
-    keys: list[tuple[str, str]] = field(default_factory=list)
+    keys: list[Equality[str]] = field(default_factory=list)
     residual: list[Expression] = field(default_factory=list)
 
 
@@ -44,17 +44,11 @@ def conditions_below(plan: Plan) -> Plan | None:
     found = _placed(plan)
     if not (found.left or found.right or found.keys):
         return None
-    pairs = [*zip(plan.left_keys, plan.right_keys, strict=True), *found.keys]
+    pairs = [*plan.equalities, *found.keys]
     there, back = _twins(plan, pairs)
     left = [*found.left, *_across(found.right, back, plan.right)]
     right = [*found.right, *_across(found.left, there, plan.left)]
-    return Join(
-        selected(plan.left, left),
-        selected(plan.right, right),
-        tuple(a for a, _ in pairs),
-        tuple(b for _, b in pairs),
-        conjunction(found.residual),
-    )
+    return joined(selected(plan.left, left), selected(plan.right, right), pairs, conjunction(found.residual))
 
 
 def _placed(plan: Join) -> _Conditions:
@@ -76,9 +70,9 @@ def _placed(plan: Join) -> _Conditions:
     return found
 
 
-def _key(condition: Expression, plan: Join, left: set[str]) -> tuple[str, str] | None:
+def _key(condition: Expression, plan: Join, left: set[str]) -> Equality[str] | None:
     """The columns, one of each side and of one type, that a condition says are equal."""
-    if not isinstance(condition, Comparison) or condition.op != "=":
+    if not isinstance(condition, Comparison) or condition.op not in EQUALITIES:
         return None
     one, other = condition.left, condition.right
     if not isinstance(one, Column) or not isinstance(other, Column):
@@ -87,16 +81,18 @@ def _key(condition: Expression, plan: Join, left: set[str]) -> tuple[str, str] |
         return None
     a, b = (one.name, other.name) if one.name in left else (other.name, one.name)
     of = plan.left.schema.field(a).type
-    return (a, b) if of == plan.right.schema.field(b).type and family(of) in HASHED else None
+    if of != plan.right.schema.field(b).type or family(of) not in HASHED:
+        return None
+    return Equality(a, b, EQUALITIES[condition.op])
 
 
 HASHED = frozenset({"boolean", "integer", "float", "string", "date", "timestamp"})
 
 
-def _twins(plan: Join, pairs: list[tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+def _twins(plan: Join, pairs: list[Equality[str]]) -> tuple[dict[str, str], dict[str, str]]:
     """From a key to the key of the other side, where both have one type."""
     left, right = plan.left.schema, plan.right.schema
-    same = [(a, b) for a, b in pairs if left.field(a).type == right.field(b).type]
+    same = [(a, b) for a, b, _ in pairs if left.field(a).type == right.field(b).type]
     return dict(reversed(same)), {b: a for a, b in reversed(same)}
 
 

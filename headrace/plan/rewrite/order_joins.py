@@ -14,7 +14,7 @@ from typing import Final
 from headrace.expressions import Column, Expression
 from headrace.expressions.rewriting import conjunction, conjuncts
 from headrace.plan import nodes
-from headrace.plan.nodes import Join, Plan, Project
+from headrace.plan.nodes import Equality, Join, Plan, Project, joined
 from headrace.plan.rewrite.join_tree import Tree, taken_apart
 from headrace.plan.trees import over
 from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
@@ -80,7 +80,7 @@ def _with_leaves(plan: Plan, leaves: dict[int, Plan]) -> Plan:
 
 def _order(tree: Tree) -> list[int]:
     """Begin with the leaf that holds least, go on with the least of those that a key connects."""
-    ends = [(tree.leaf_of(a), tree.leaf_of(b)) for a, b in tree.keys]
+    ends = [(tree.leaf_of(a), tree.leaf_of(b)) for a, b, _ in tree.keys]
     cost = [(*extent(leaf), -_conditions(leaf), i) for i, leaf in enumerate(tree.leaves)]
     connected = {leaf for pair in ends for leaf in pair}
     order = [min(connected or range(len(cost)), key=cost.__getitem__)]
@@ -144,16 +144,15 @@ class _Building:
             known = {name for i in here for name in self.tree.leaves[i].schema.names}
             ready = [each for each in waiting if each.columns() <= known]
             waiting = [each for each in waiting if each not in ready]
-            lefts, rights = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-            plan = Join(plan, self.leaves[leaf], lefts, rights, conjunction(ready))
+            plan = joined(plan, self.leaves[leaf], pairs, conjunction(ready))
         columns = tuple((name, self._column(self.tree.columns[name])) for name in names)
         return Project(plan, columns)
 
-    def _compute(self, keys: Iterable[tuple[Expression, Expression]]) -> None:
+    def _compute(self, keys: Iterable[Equality[Expression]]) -> None:
         """Give each key that is no plain column a name in its leaf."""
         taken = {name for leaf in self.tree.leaves for name in leaf.schema.names}
         known = {e: name for name, e in self.tree.columns.items() if name not in taken}
-        for key in dict.fromkeys(each for pair in keys for each in pair):
+        for key in dict.fromkeys(each for pair in keys for each in (pair.left, pair.right)):
             if isinstance(key, Column):
                 continue
             name = known.get(key) or next(n for i in range(len(taken) + 1) if (n := f"key_{i}") not in taken)
@@ -171,13 +170,13 @@ class _Building:
         assert isinstance(found, Column)
         return found.name
 
-    def _pairs(self, here: set[int], leaf: int) -> list[tuple[str, str]]:
+    def _pairs(self, here: set[int], leaf: int) -> list[Equality[str]]:
         """The keys between what is joined and the next leaf, the former first."""
         found = []
-        for a, b in self.tree.keys:
+        for a, b, safe in self.tree.keys:
             for one, other in ((a, b), (b, a)):
                 if self.tree.leaf_of(one) in here and self.tree.leaf_of(other) == leaf:
-                    found.append((self._name(one), self._name(other)))
+                    found.append(Equality(self._name(one), self._name(other), safe))
         return list(dict.fromkeys(found))
 
 
