@@ -22,7 +22,7 @@ $(READY): pyproject.toml scripts/ensure-venv
 	@echo "Installing Headrace and its tools in $(VENV) ..."
 	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,plots]'
 	@echo "Compiling the kernels, once ..."
-	@$(PYTHON_IN_VENV) -c 'import headrace.engine'
+	@$(PYTHON_IN_VENV) -m headrace.kernels
 	@touch $@
 
 # The engine runs without Java; what needs Spark is skipped, with the reason.

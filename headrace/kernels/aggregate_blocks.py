@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernels.aggregate_panes import F64, I32, I64, READ_F64, READ_I64
+from headrace.kernels.compiling import kernel
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -42,7 +43,7 @@ def square(a: float) -> tuple[float, float]:
     return s, ((high * high - s) + 2.0 * high * low) + low * low
 
 
-@nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
+@kernel(nb.void(READ_I64, READ_F64, F64, F64))
 def add_reals(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
     """Add each value to its entry."""
     mask = high.size - 1
@@ -52,7 +53,7 @@ def add_reals(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
         low[s] += error
 
 
-@nb.njit(nb.void(READ_I64, READ_F64, F64, F64), cache=True)
+@kernel(nb.void(READ_I64, READ_F64, F64, F64))
 def add_squares(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
     """Add the square of each value to its entry."""
     mask = high.size - 1
@@ -63,7 +64,7 @@ def add_squares(slots: Ints, values: Reals, high: Reals, low: Reals) -> None:
         low[s] += error + rest
 
 
-@nb.njit(nb.void(I32, READ_I64, nb.int64, F64, F64, F64, F64), cache=True)
+@kernel(nb.void(I32, READ_I64, nb.int64, F64, F64, F64, F64))
 def prefix_reals(
     back: Ints, edges: Ints, begin: int, high: Reals, low: Reals, out_high: Reals, out_low: Reals
 ) -> None:
@@ -80,7 +81,7 @@ def prefix_reals(
                 out_high[at], out_low[at] = high[at], low[at]
 
 
-@nb.njit(nb.void(I32, READ_I64, F64, F64, F64, F64), cache=True)
+@kernel(nb.void(I32, READ_I64, F64, F64, F64, F64))
 def suffix_reals(ahead: Ints, edges: Ints, high: Reals, low: Reals, out_high: Reals, out_low: Reals) -> None:
     """Suffix sums of the entries in the blocks between `edges`."""
     mask = ahead.size - 1
@@ -95,7 +96,7 @@ def suffix_reals(ahead: Ints, edges: Ints, high: Reals, low: Reals, out_high: Re
                 out_high[at], out_low[at] = high[at], low[at]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, F64, F64, F64, F64, F64, F64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, F64, F64, F64, F64, F64, F64))
 def join_reals(
     rows: Ints,
     cuts: Ints,
@@ -122,7 +123,7 @@ def join_reals(
                 out_low[o] = suffix_low[h] + prefix_low[t] + error
 
 
-@nb.njit(nb.void(I32, READ_I64, nb.int64, I64, I64), cache=True)
+@kernel(nb.void(I32, READ_I64, nb.int64, I64, I64))
 def prefix_least(back: Ints, edges: Ints, begin: int, least: Ints, out: Ints) -> None:
     """Prefix minima of the entries from `begin` on, in the blocks between `edges`."""
     mask = back.size - 1
@@ -133,7 +134,7 @@ def prefix_least(back: Ints, edges: Ints, begin: int, least: Ints, out: Ints) ->
             out[at] = min(out[p & mask], least[at]) if edges[b] <= p < e else least[at]
 
 
-@nb.njit(nb.void(I32, READ_I64, I64, I64), cache=True)
+@kernel(nb.void(I32, READ_I64, I64, I64))
 def suffix_least(ahead: Ints, edges: Ints, least: Ints, out: Ints) -> None:
     """Suffix minima of the entries in the blocks between `edges`."""
     mask = ahead.size - 1
@@ -144,7 +145,7 @@ def suffix_least(ahead: Ints, edges: Ints, least: Ints, out: Ints) -> None:
             out[at] = min(least[at], out[n & mask]) if e < n < edges[b + 1] else least[at]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64))
 def join_least(
     rows: Ints, cuts: Ints, heads: Ints, tails: Ints, suffix: Ints, prefix: Ints, out: Ints
 ) -> None:

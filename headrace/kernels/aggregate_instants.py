@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.kernels.aggregate_blocks import square, two_sum
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
 Ints = npt.NDArray[np.int64]
@@ -23,7 +24,7 @@ _I64 = nb.int64[::1]
 FINITE, NANS, UPPER, LOWER = 0, 1, 2, 3
 
 
-@nb.njit(nb.int64(_READ_I64, _READ_I64, _I64, _I64, _I64), cache=True)
+@kernel(nb.int64(_READ_I64, _READ_I64, _I64, _I64, _I64))
 def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints, ranks: Ints) -> int:
     """The events in order of group, those of a group in order of time; groups by their first appearance.
 
@@ -51,7 +52,7 @@ def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints, ranks: 
     return groups
 
 
-@nb.njit(nb.int64(_READ_I64, _READ_I64, _READ_I64, _I64, nb.int64[:, ::1], _I64), cache=True)
+@kernel(nb.int64(_READ_I64, _READ_I64, _READ_I64, _I64, nb.int64[:, ::1], _I64))
 def number_steps(times: Ints, codes: Ints, ranks: Ints, at: Ints, steps: Ints, first: Ints) -> int:
     """Positions for events in order of group and time; returns how many.
 
@@ -74,7 +75,7 @@ def number_steps(times: Ints, codes: Ints, ranks: Ints, at: Ints, steps: Ints, f
     return p + 1
 
 
-@nb.njit(nb.int64(_READ_I64, nb.boolean[::1], nb.boolean[::1], _I64, _I64, nb.int8[::1]), cache=True)
+@kernel(nb.int64(_READ_I64, nb.boolean[::1], nb.boolean[::1], _I64, _I64, nb.int8[::1]))
 def list_changes(
     ranks: Ints,
     alive: npt.NDArray[np.bool_],
@@ -105,7 +106,7 @@ def list_changes(
     return count
 
 
-@nb.njit(nb.void(_READ_I64, _READ_I64, _READ_I64, _READ_I64, _I64), cache=True)
+@kernel(nb.void(_READ_I64, _READ_I64, _READ_I64, _READ_I64, _I64))
 def run_ints(first: Ints, carries: Ints, at: Ints, deltas: Ints, out: Ints) -> None:
     """Running sums, modulo 2^64."""
     e = 0
@@ -134,7 +135,7 @@ def _special(value: float, counts: Ints, sign: int) -> bool:
     return True
 
 
-@nb.njit(
+@kernel(
     nb.void(
         _READ_I64,
         nb.float64[:, ::1],
@@ -145,7 +146,6 @@ def _special(value: float, counts: Ints, sign: int) -> bool:
         nb.boolean,
         nb.float64[:, ::1],
     ),
-    cache=True,
 )
 def run_reals(
     first: Ints,

@@ -13,6 +13,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def _pane_end(time: int, offset: int, slide: int, rest: int) -> int:
     return time + step if time <= _MAX - step else _MAX
 
 
-@nb.njit(nb.types.UniTuple(nb.int64, 3)(READ_I64, READ_I64, READ_I64, I64, I64, I64, I64, LINES), cache=True)
+@kernel(nb.types.UniTuple(nb.int64, 3)(READ_I64, READ_I64, READ_I64, I64, I64, I64, I64, LINES))
 def assign_slots(
     times: Ints,
     codes: Ints,
@@ -75,7 +76,7 @@ def assign_slots(
     return added, opened, open_end
 
 
-@nb.njit(nb.void(I32, nb.int64, nb.int64, I64, I32), cache=True)
+@kernel(nb.void(I32, nb.int64, nb.int64, I64, I32))
 def link_back(codes: Ints, base: int, next: int, latest: Ints, back: Ints) -> None:
     """Set `back` and `latest` anew, from the groups of all entries held."""
     mask = codes.size - 1
@@ -85,7 +86,7 @@ def link_back(codes: Ints, base: int, next: int, latest: Ints, back: Ints) -> No
         latest[codes[e & mask]] = e
 
 
-@nb.njit(nb.void(I32, I32, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(I32, I32, nb.int64, nb.int64))
 def link_ahead(back: Ints, ahead: Ints, begin: int, next: int) -> None:
     """Set `ahead` of the entries that those from `begin` on follow."""
     mask = back.size - 1
@@ -95,9 +96,8 @@ def link_ahead(back: Ints, ahead: Ints, begin: int, next: int) -> None:
             ahead[(e - step) & mask] = step
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 6)(I32, I32, READ_I64, READ_I64, LINES, I64, READ_I64, I64, I64, I64, LINES),
-    cache=True,
 )
 def walk_windows(
     code: Ints,
@@ -170,7 +170,7 @@ def walk_windows(
     return k, entered, left, alive, rows, closed
 
 
-@nb.njit(nb.void(READ_I64, I64), cache=True)
+@kernel(nb.void(READ_I64, I64))
 def count_rows(slots: Ints, counts: Ints) -> None:
     """Add one to the entry of each row."""
     mask = counts.size - 1
@@ -178,7 +178,7 @@ def count_rows(slots: Ints, counts: Ints) -> None:
         counts[slots[i] & mask] += 1
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, I64))
 def add_ints(slots: Ints, values: Ints, sums: Ints) -> None:
     """Add each value to its entry, modulo 2^64."""
     mask = sums.size - 1
@@ -186,7 +186,7 @@ def add_ints(slots: Ints, values: Ints, sums: Ints) -> None:
         sums[slots[i] & mask] += values[i]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, I64))
 def keep_least(slots: Ints, values: Ints, least: Ints) -> None:
     """Lower each entry to the least of its values."""
     mask = least.size - 1
@@ -195,7 +195,7 @@ def keep_least(slots: Ints, values: Ints, least: Ints) -> None:
         least[s] = min(least[s], values[i])
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, nb.int64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, nb.int64, I64))
 def keep_first(slots: Ints, values: Ints, fresh: int, first: Ints) -> None:
     """Set each entry from `fresh` on to its first value."""
     mask = first.size - 1
@@ -204,7 +204,7 @@ def keep_first(slots: Ints, values: Ints, fresh: int, first: Ints) -> None:
             first[slots[i] & mask] = values[i]
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, I64))
 def keep_last(slots: Ints, values: Ints, last: Ints) -> None:
     """Set each entry to its last value."""
     mask = last.size - 1
@@ -212,7 +212,7 @@ def keep_last(slots: Ints, values: Ints, last: Ints) -> None:
         last[slots[i] & mask] = values[i]
 
 
-@nb.njit(nb.void(I32, READ_I64, I64, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(I32, READ_I64, I64, nb.int64, nb.int64, nb.int64))
 def chain_ints(back: Ints, values: Ints, before: Ints, base: int, begin: int, stop: int) -> None:
     """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, less a constant of the group."""
     mask = values.size - 1
@@ -221,7 +221,7 @@ def chain_ints(back: Ints, values: Ints, before: Ints, base: int, begin: int, st
         before[e & mask] = before[p & mask] + values[p & mask] if base <= p < e else 0
 
 
-@nb.njit(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64), cache=True)
+@kernel(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64))
 def between_ints(values: Ints, before: Ints, heads: Ints, tails: Ints, out: Ints) -> None:
     """The sum of a group's entries from head to tail, both included, by subtraction."""
     mask = values.size - 1
@@ -230,11 +230,10 @@ def between_ints(values: Ints, before: Ints, heads: Ints, tails: Ints, out: Ints
         out[o] = before[t] + values[t] - before[heads[o] & mask]
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 2)(
         I32, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64
     ),
-    cache=True,
 )
 def count_pairs(
     pair: Ints,

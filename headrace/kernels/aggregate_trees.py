@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
 Ints = npt.NDArray[np.int64]
@@ -24,7 +25,7 @@ _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _READ_2D = nb.types.Array(nb.int64, 2, "A", readonly=True)
 
 
-@nb.njit(nb.int64(_NODES, _I64), cache=True)
+@kernel(nb.int64(_NODES, _I64))
 def _new_node(nodes: Ints, meta: Ints) -> int:
     """A free node with a random priority (a linear congruential generator: shapes need no more)."""
     node = meta[FREE]
@@ -38,7 +39,7 @@ def _new_node(nodes: Ints, meta: Ints) -> int:
     return int(node)
 
 
-@nb.njit(nb.void(_NODES, _I64, nb.int64, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _hang(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: int) -> None:
     """Make `node` the child of `parent`, or the root."""
     if parent == EMPTY:
@@ -47,7 +48,7 @@ def _hang(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: in
         nodes[parent, side] = node
 
 
-@nb.njit(nb.void(_NODES, _I64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, nb.int64, nb.int64))
 def _insert(nodes: Ints, roots: Ints, group: int, new: int) -> None:
     """Put a node in its place: above all of lower priority, which are split by its key."""
     key = nodes[new, KEY]
@@ -70,7 +71,7 @@ def _insert(nodes: Ints, roots: Ints, group: int, new: int) -> None:
     nodes[high, high_side] = EMPTY
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _remove(nodes: Ints, roots: Ints, meta: Ints, group: int, parent: int, side: int, node: int) -> None:
     """Take a node out; its children are merged in its place."""
     left, right = nodes[node, LEFT], nodes[node, RIGHT]
@@ -89,7 +90,7 @@ def _remove(nodes: Ints, roots: Ints, meta: Ints, group: int, parent: int, side:
     _hang(nodes, roots, group, parent, side, right if left == EMPTY else left)
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _change(
     nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, group: int, key: int, item: int, valid: int, delta: int
 ) -> None:
@@ -111,7 +112,7 @@ def _change(
         sizes[group] -= 1
 
 
-@nb.njit(nb.int64(_NODES, _I64, nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(_NODES, _I64, nb.int64, nb.int64))
 def _end(nodes: Ints, roots: Ints, group: int, side: int) -> int:
     """The node of a group's least (LEFT) or greatest (RIGHT) key."""
     node = roots[group]
@@ -120,7 +121,7 @@ def _end(nodes: Ints, roots: Ints, group: int, side: int) -> int:
     return int(node)
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, _I64, _READ_2D), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_2D))
 def change_all(nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, changes: Ints) -> None:
     """Apply changes (key, item, valid, delta, group), one after the other."""
     for i in range(changes.shape[0]):
@@ -128,9 +129,7 @@ def change_all(nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, changes: Ints)
         _change(nodes, roots, sizes, meta, changes[i, GROUP], key, item, valid, changes[i, COUNT])
 
 
-@nb.njit(
-    nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _READ_I64, _READ_2D, nb.int64[:, ::1]), cache=True
-)
+@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _READ_I64, _READ_2D, nb.int64[:, ::1]))
 def run_trees(
     nodes: Ints,
     roots: Ints,
@@ -163,7 +162,7 @@ def run_trees(
                     out[p, 1 + 3 * end + x] = nodes[node, x] if node != EMPTY else 0
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _I64), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _I64))
 def match_copies(
     nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, contents: Ints, signs: Ints, numbers: Ints
 ) -> None:

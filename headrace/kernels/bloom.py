@@ -6,6 +6,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 _BITS = 12
 _HASHES = 4
 _MIX_A = np.uint64(0x9E3779B97F4A7C15)
@@ -27,7 +29,7 @@ def _scatter(word: np.int64) -> tuple[np.uint64, np.uint64]:
     return low, high | np.uint64(1)
 
 
-@nb.njit(nb.void(nb.uint64[::1], _READ_I64), cache=True)
+@kernel(nb.void(nb.uint64[::1], _READ_I64))
 def add_words(bits: npt.NDArray[np.uint64], words: npt.NDArray[np.int64]) -> None:
     """Put words into the set."""
     mask = np.uint64(bits.size * 64 - 1)
@@ -39,7 +41,7 @@ def add_words(bits: npt.NDArray[np.uint64], words: npt.NDArray[np.int64]) -> Non
             at += step
 
 
-@nb.njit(nb.void(nb.uint64[::1], _READ_I64, nb.boolean[::1]), cache=True)
+@kernel(nb.void(nb.uint64[::1], _READ_I64, nb.boolean[::1]))
 def may_have(
     bits: npt.NDArray[np.uint64], words: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]
 ) -> None:

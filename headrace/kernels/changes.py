@@ -6,13 +6,15 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 Events = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int64]
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _READ_I64_2D = nb.types.Array(nb.int64, 2, "A", readonly=True)
 
 
-@nb.njit(nb.int64(nb.int64[:, :], nb.int64), cache=True)
+@kernel(nb.int64(nb.int64[:, :], nb.int64))
 def _without_zeros(out: Events, count: int) -> int:
     kept = 0
     for i in range(count):
@@ -26,7 +28,7 @@ def _without_zeros(out: Events, count: int) -> int:
     return kept
 
 
-@nb.njit(nb.int64(_READ_I64_2D, _READ_I64, nb.int64[:], nb.int64[:, :]), cache=True)
+@kernel(nb.int64(_READ_I64_2D, _READ_I64, nb.int64[:], nb.int64[:, :]))
 def net_changes(events: Events, order: Ints, places: Ints, out: Events) -> int:
     """Sum the deltas of events (time, code, delta …) of equal time and code; returns how many are not zero.
 
@@ -52,7 +54,7 @@ def net_changes(events: Events, order: Ints, places: Ints, out: Events) -> int:
     return _without_zeros(out, count)
 
 
-@nb.njit(nb.void(_READ_I64, _READ_I64, nb.int64[:], nb.int64[:]), cache=True)
+@kernel(nb.void(_READ_I64, _READ_I64, nb.int64[:], nb.int64[:]))
 def step_counts(codes: Ints, deltas: Ints, counts: Ints, before: Ints) -> None:
     """Add each delta to its code's count, in order; `before[i]` is the count that it found."""
     for i in range(codes.size):

@@ -6,11 +6,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 _WORDS = nb.types.Array(nb.int64, 1, "C", readonly=True)
 _MASK = nb.types.Array(nb.uint8, 1, "C", readonly=True)
 
 
-@nb.njit(nb.void(_WORDS, _MASK, nb.int64[::1]), cache=True)
+@kernel(nb.void(_WORDS, _MASK, nb.int64[::1]))
 def compress(words: npt.NDArray[np.int64], mask: npt.NDArray[np.uint8], out: npt.NDArray[np.int64]) -> None:
     """The words where `mask` is 1. `out` has room for one more: it is written, and means nothing."""
     k = 0
@@ -19,7 +21,7 @@ def compress(words: npt.NDArray[np.int64], mask: npt.NDArray[np.uint8], out: npt
         k += mask[i]
 
 
-@nb.njit(nb.types.Tuple((nb.int64, nb.int64, nb.boolean))(_WORDS), cache=True)
+@kernel(nb.types.Tuple((nb.int64, nb.int64, nb.boolean))(_WORDS))
 def extent(times: npt.NDArray[np.int64]) -> tuple[int, int, bool]:
     """The least and the greatest of some times, and whether they are in order; there is at least one."""
     low = high = times[0]

@@ -6,6 +6,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 Ids = npt.NDArray[np.int64]
 Lines = npt.NDArray[np.int64]
 
@@ -15,7 +17,7 @@ _LINES = nb.int64[:, ::1]
 _SIGNATURE = nb.int64(_READ, _READ, _READ, _READ, nb.int64, _LINES, _ROW, _LINES)
 
 
-@nb.njit(_SIGNATURE, cache=True)
+@kernel(_SIGNATURE)
 def in_total_order(
     steps: Ids, codes: Ids, times: Ids, ids: Ids, count: int, state: Lines, last: Ids, before: Lines
 ) -> int:
@@ -41,7 +43,7 @@ def in_total_order(
     return found
 
 
-@nb.njit(_SIGNATURE, cache=True)
+@kernel(_SIGNATURE)
 def by_instants(
     steps: Ids, codes: Ids, times: Ids, ids: Ids, count: int, state: Lines, last: Ids, before: Lines
 ) -> int:

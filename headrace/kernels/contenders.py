@@ -12,6 +12,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.sort_lines import compare
 
@@ -69,7 +70,7 @@ def _is_before(
     return found < 0 or (found == 0 and pool[e, END] >= end)
 
 
-@nb.njit(nb.void(_LINES, nb.int64, _I64, _I64), cache=True)
+@kernel(nb.void(_LINES, nb.int64, _I64, _I64))
 def _touch(blocks: Ints, group: int, at: Ints, touched: Ints) -> None:
     """Note that what is shown of a group may change at this instant."""
     if blocks[group, STAMP] != at[INSTANT]:
@@ -79,7 +80,7 @@ def _touch(blocks: Ints, group: int, at: Ints, touched: Ints) -> None:
         at[TOUCHED] += 1
 
 
-@nb.njit(nb.void(_LINES, _LINES, nb.int64, nb.int64, _I64, _LINES), cache=True)
+@kernel(nb.void(_LINES, _LINES, nb.int64, nb.int64, _I64, _LINES))
 def _hide(blocks: Ints, pool: Ints, group: int, e: int, at: Ints, gone: Ints) -> None:
     """Note that a shown entry is shown at its place no more."""
     here = at[GONE]
@@ -109,7 +110,7 @@ def _drop(
     at[DROPPED] += 1
 
 
-@nb.njit(nb.void(_LINES, _LINES, nb.int64, nb.int64, _I64, _I64, _LINES, _I64, _I64), cache=True)
+@kernel(nb.void(_LINES, _LINES, nb.int64, nb.int64, _I64, _I64, _LINES, _I64, _I64))
 def _expire(
     blocks: Ints,
     pool: Ints,
@@ -136,7 +137,7 @@ def _expire(
     blocks[group, SIZE], blocks[group, SOONEST] = kept, soonest
 
 
-@nb.njit(nb.boolean(_LINES, _LINES, nb.int64, _I64), cache=True)
+@kernel(nb.boolean(_LINES, _LINES, nb.int64, _I64))
 def _make_room(blocks: Ints, pool: Ints, group: int, at: Ints) -> bool:
     """A block twice as large; False if the pool has no place for it."""
     room = max(4, 2 * blocks[group, ROOM])
@@ -209,7 +210,7 @@ def _enter(
     return True
 
 
-@nb.njit(nb.boolean(_LINES, nb.int64, nb.int64, nb.int64, _LINES, _I64, _BYTES), cache=True)
+@kernel(nb.boolean(_LINES, nb.int64, nb.int64, nb.int64, _LINES, _I64, _BYTES))
 def _takes_the_place(
     gone: Ints, here: int, slot: int, place: int, lines: Ints, kinds: Ints, heap: Bytes
 ) -> bool:
@@ -223,9 +224,8 @@ def _takes_the_place(
     return False
 
 
-@nb.njit(
+@kernel(
     nb.void(_LINES, _LINES, nb.int64, nb.int64, nb.boolean, _LINES, _I64, _BYTES, _I64, _LINES, _LINES),
-    cache=True,
 )
 def _report(
     blocks: Ints,
@@ -273,7 +273,7 @@ def _report(
     blocks[group, VISIBLE] = min(size, limit)
 
 
-@nb.njit(
+@kernel(
     nb.int64(
         _READ_I64,
         _READ_I64,
@@ -297,7 +297,6 @@ def _report(
         _I64,
         _LINES,
     ),
-    cache=True,
 )
 def step_contenders(
     starts: Ints,

@@ -6,14 +6,15 @@ out so that one arrival on j touches one block.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from headrace.kernels.compiling import kernel
 
 MIN = np.iinfo(np.int64).min
 MAX = np.iinfo(np.int64).max
 
 
-@numba.njit(cache=True)
+@kernel()
 def roll(seen, steps):  # type: ignore[no-untyped-def]
     """Move on by `steps` ticks: each stream's maximum is carried forward."""
     width = seen.shape[1]
@@ -22,7 +23,7 @@ def roll(seen, steps):  # type: ignore[no-untyped-def]
             seen[i, t] = seen[i, max(t - steps, 0)]
 
 
-@numba.njit(cache=True)
+@kernel()
 def skew(newest, time):  # type: ignore[no-untyped-def]
     """max(τ_i^max − τ + 1, 0), saturated; 0 where nothing was seen."""
     if newest == MIN or newest < time:
@@ -32,7 +33,7 @@ def skew(newest, time):  # type: ignore[no-untyped-def]
     return newest - time + 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def widen(delta, seen, j, time):  # type: ignore[no-untyped-def]
     """§6.1: δ_ij[t] is the greatest skew seen. Maxima fall with t, so the first 0 ends the row."""
     width = seen.shape[1]
@@ -45,7 +46,7 @@ def widen(delta, seen, j, time):  # type: ignore[no-untyped-def]
                 delta[j, i, t] = estimate
 
 
-@numba.njit(cache=True)
+@kernel()
 def adapt(  # type: ignore[no-untyped-def]
     delta, window, count, limit, hits, trials, falls, seen, j, time, alpha, rule
 ):
@@ -83,7 +84,7 @@ def adapt(  # type: ignore[no-untyped-def]
                     falls[j, i, t] = 0
 
 
-@numba.njit(cache=True)
+@kernel()
 def observe(  # type: ignore[no-untyped-def]
     streams, times, ticks, now, seen, delta, adaptive, memory, alpha, rule
 ):
@@ -103,7 +104,7 @@ def observe(  # type: ignore[no-untyped-def]
     return now
 
 
-@numba.njit(cache=True)
+@kernel()
 def due(seen, delta, promise):  # type: ignore[no-untyped-def]
     """Raise each promise to max over i and t of τ_i^max[now − t] − δ_ij[t].
 

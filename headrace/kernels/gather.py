@@ -6,10 +6,12 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
 
-@nb.njit(nb.void(_READ, _READ, nb.uint8[:], _READ, _READ, nb.uint8[::1]), cache=True)
+@kernel(nb.void(_READ, _READ, nb.uint8[:], _READ, _READ, nb.uint8[::1]))
 def gather_bytes(
     begins: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
@@ -26,7 +28,7 @@ def gather_bytes(
             out[target + j] = heap[source + j]
 
 
-@nb.njit("int64(int64[:], int64)", cache=True)
+@kernel("int64(int64[:], int64)")
 def first_above(values: npt.NDArray[np.int64], bound: int) -> int:
     """The first position whose value is > `bound`, or the size."""
     i = 0

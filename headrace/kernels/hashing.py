@@ -9,6 +9,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 EMPTY = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,14 +28,14 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@nb.njit(nb.void(_READ_U64, nb.uint64[:]), cache=True)
+@kernel(nb.void(_READ_U64, nb.uint64[:]))
 def fold_words(words: npt.NDArray[np.uint64], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold one 64-bit word per row into the row hashes."""
     for i in range(words.size):
         hashes[i] = _mix(hashes[i] * _MULTIPLIER + words[i])
 
 
-@nb.njit(nb.void(_READ_I64, _READ_U8, nb.uint64[:]), cache=True)
+@kernel(nb.void(_READ_I64, _READ_U8, nb.uint64[:]))
 def fold_bytes(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
 ) -> None:
@@ -60,9 +62,8 @@ def slot_of(key: np.int64, mask: np.int64) -> np.int64:
     return np.int64((h ^ (h >> np.uint64(32))) & np.uint64(mask))
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 2)(nb.int64[:, ::1], _READ_I64, nb.int64[:], nb.int64, nb.int64, nb.int64),
-    cache=True,
 )
 def find_or_add(
     table: npt.NDArray[np.int64],
@@ -99,7 +100,7 @@ def find_or_add(
     return keys.size, added
 
 
-@nb.njit(nb.void(nb.int64[:, ::1], _READ_I64, _READ_I64, nb.boolean[:]), cache=True)
+@kernel(nb.void(nb.int64[:, ::1], _READ_I64, _READ_I64, nb.boolean[:]))
 def insert_codes(
     table: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
@@ -118,7 +119,7 @@ def insert_codes(
             table[slot, 1] = codes[i]
 
 
-@nb.njit(nb.void(nb.int64[:, ::1], _READ_I64, nb.int64[::1]), cache=True)
+@kernel(nb.void(nb.int64[:, ::1], _READ_I64, nb.int64[::1]))
 def find(table: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> None:
     """The code of each key, EMPTY where it has none."""
     mask = table.shape[0] - 1

@@ -14,6 +14,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from headrace.kernels.compiling import kernel
+
 MIN = np.iinfo(np.int64).min
 MAX = np.iinfo(np.int64).max
 
@@ -21,13 +23,13 @@ LAST, NEWEST = 0, 1
 """Positions in `state`: clock of the latest arrival, greatest time seen."""
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(inline="always")
 def minus(a, b):  # type: ignore[no-untyped-def]
     """`a − b` for b ≥ 0, saturated."""
     return MIN if a < MIN + b else a - b
 
 
-@numba.njit(cache=True)
+@kernel()
 def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def]
     """(0, −1), or which rule the first bad arrival breaks: 1 clock, 2 stream, 3 time; and its position."""
     for k in range(len(streams)):
@@ -41,7 +43,7 @@ def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def
     return 0, -1
 
 
-@numba.njit(cache=True)
+@kernel()
 def grouped(streams, group):  # type: ignore[no-untyped-def]
     """The group of each arrival's source. A pass of its own, so that no branch waits for the table."""
     found = np.empty(len(streams), np.int64)
@@ -50,7 +52,7 @@ def grouped(streams, group):  # type: ignore[no-untyped-def]
     return found
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(inline="always")
 def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
     """The first position in `lo:hi` of the row whose clock is past `limit`."""
     mask = clock.shape[1] - 1
@@ -67,7 +69,7 @@ def find(clock, row, lo, hi, limit):  # type: ignore[no-untyped-def]
     return lo
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(inline="always")
 def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
     """Append (at, time) to a staircase, or raise its last step if that has the same clock.
 
@@ -93,7 +95,7 @@ def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
         tail[row] += 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
     """A tuple of stream `j` counts towards every tuple-based pair on it; the best that is now due, or MIN.
 
@@ -119,7 +121,7 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
     return best
 
 
-@numba.njit(cache=True)
+@kernel()
 def mature_row(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Raise promises by what has come due in one staircase, and forget the steps no delay needs any more."""
     clock, value, head, tail, _, cursor = rings
@@ -138,21 +140,21 @@ def mature_row(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
     head[row] = max(head[row], cursor[last] - 1)
 
 
-@numba.njit(cache=True)
+@kernel()
 def mature(now, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Raise every promise by what has come due at `now`."""
     for row in range(len(rings[3])):
         mature_row(row, now, promise, rings, slots)
 
 
-@numba.njit(cache=True)
+@kernel()
 def full(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Whether a staircase without room for a step is still more than half full after forgetting."""
     mature_row(row, now, promise, rings, slots)
     return 2 * (rings[3][row] - rings[2][row]) > rings[0].shape[1]
 
 
-@numba.njit(cache=True)
+@kernel()
 def arrive(  # type: ignore[no-untyped-def]
     start, streams, times, clocks, tick, timeout, state, spoken, promise, rings, slots, counted
 ):
@@ -185,7 +187,7 @@ def arrive(  # type: ignore[no-untyped-def]
     return len(streams)
 
 
-@numba.njit(cache=True)
+@kernel()
 def raises(time, s, promise, slots):  # type: ignore[no-untyped-def]
     """Whether `time`, come due in slot `s`, would raise any promise."""
     _, _, entry, target, delta = slots
@@ -195,7 +197,7 @@ def raises(time, s, promise, slots):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True)
+@kernel()
 def next_change(promise, rings, slots):  # type: ignore[no-untyped-def]
     """The earliest instant at which a step not yet matured raises a promise, or MAX."""
     clock, value, _, tail, _, cursor = rings

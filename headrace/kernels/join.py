@@ -13,6 +13,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY, slot_of
 
 NEXT, WORD, START, END = 0, 1, 2, 3
@@ -23,7 +24,7 @@ _ROW = nb.int64[::1]
 _LINES = nb.int64[:, ::1]
 
 
-@nb.njit(nb.void(_LINES, nb.int64, _LINES, nb.int64, nb.int64, _ROW), cache=True)
+@kernel(nb.void(_LINES, nb.int64, _LINES, nb.int64, nb.int64, _ROW))
 def enter(
     table: npt.NDArray[np.int64],
     side: int,
@@ -42,7 +43,7 @@ def enter(
         table[bucket, side] = base + at
 
 
-@nb.njit(nb.void(_LINES, nb.int64, _READ, _ROW), cache=True)
+@kernel(nb.void(_LINES, nb.int64, _READ, _ROW))
 def heads(
     table: npt.NDArray[np.int64], side: int, words: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
 ) -> None:
@@ -52,7 +53,7 @@ def heads(
         out[i] = table[slot_of(words[i], mask), side]
 
 
-@nb.njit(nb.int64(_LINES, nb.int64, _ROW, nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(_LINES, nb.int64, _ROW, nb.int64, nb.int64))
 def _touch(
     links: npt.NDArray[np.int64], base: int, cursors: npt.NDArray[np.int64], begin: int, stop: int
 ) -> np.int64:
@@ -70,7 +71,7 @@ _WALK = nb.types.UniTuple(nb.int64, 2)(
 )
 
 
-@nb.njit(_WALK, cache=True)
+@kernel(_WALK)
 def walk(
     links: npt.NDArray[np.int64],
     base: int,
@@ -121,7 +122,7 @@ def walk(
     return cursors.size, filled
 
 
-@nb.njit(nb.void(_READ, _READ, nb.boolean[:], _ROW, nb.boolean[:]), cache=True)
+@kernel(nb.void(_READ, _READ, nb.boolean[:], _ROW, nb.boolean[:]))
 def pair_off(
     probes: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],

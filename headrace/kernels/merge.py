@@ -6,11 +6,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _ROWS = nb.types.Array(nb.int64, 1, "C", readonly=True)
 
 
-@nb.njit(nb.void(_READ, _READ, nb.int64[::1]), cache=True)
+@kernel(nb.void(_READ, _READ, nb.int64[::1]))
 def merge_order(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
 ) -> None:
@@ -30,7 +32,7 @@ def merge_order(
         j, k = j + 1, k + 1
 
 
-@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)
+@kernel(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]))
 def merge_sides(
     left: npt.NDArray[np.int64],
     right: npt.NDArray[np.int64],
@@ -72,7 +74,7 @@ def merge_sides(
         out[k : z + 1] = right[j : q + 1]
 
 
-@nb.njit(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]), cache=True)
+@kernel(nb.void(_ROWS, _ROWS, nb.uint8[::1], nb.int64[::1]))
 def interleave(
     left: npt.NDArray[np.int64],
     right: npt.NDArray[np.int64],

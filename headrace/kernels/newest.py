@@ -6,14 +6,15 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 NONE = -1
 GONE = -2
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
 
-@nb.njit(
+@kernel(
     nb.void(_READ_I64, nb.int64, nb.int64, nb.int64[:], nb.int64[:], nb.int64[:], nb.int64[:], nb.int64[:]),
-    cache=True,
 )
 def enqueue(
     codes: npt.NDArray[np.int64],

@@ -15,6 +15,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 NONE = -1
 GONE = -2
 CLOSED = -3
@@ -126,7 +128,7 @@ _SINGLE = nb.void(
 )
 
 
-@nb.njit(_SINGLE, cache=True)
+@kernel(_SINGLE)
 def recent(
     queue: Lines,
     heads: Ids,
@@ -151,7 +153,7 @@ def recent(
     _until(queue, heads, tails, end_codes, end_times, 0, 1, how, strict, gone, at)
 
 
-@nb.njit(_SINGLE, cache=True)
+@kernel(_SINGLE)
 def chronicle(
     queue: Lines,
     heads: Ids,
@@ -190,7 +192,7 @@ _EVERY = nb.types.UniTuple(nb.int64, 2)(
 )
 
 
-@nb.njit(_EVERY, cache=True)
+@kernel(_EVERY)
 def every(
     queue: Lines,
     heads: Ids,
@@ -234,7 +236,7 @@ def every(
     return codes.size, filled
 
 
-@nb.njit(nb.void(_LINES, _ROW, _ROW, nb.int64), cache=True)
+@kernel(nb.void(_LINES, _ROW, _ROW, nb.int64))
 def relink(queue: Lines, heads: Ids, tails: Ids, begin: int) -> None:
     """Put all lines from `begin` on that wait into their queues, whose rows before are linked already."""
     for row in range(begin, queue.shape[0]):
@@ -250,7 +252,7 @@ def relink(queue: Lines, heads: Ids, tails: Ids, begin: int) -> None:
         queue[row, NEXT] = CLOSED if mark == CLOSED else NONE
 
 
-@nb.njit(nb.int64(_LINES, _ROW, _READ, _ROW), cache=True)
+@kernel(nb.int64(_LINES, _ROW, _READ, _ROW))
 def close(queue: Lines, heads: Ids, codes: Ids, gone: Ids) -> int:
     """All that waits in some partitions waits no more; returns how many lines that were."""
     lost = 0
@@ -262,7 +264,7 @@ def close(queue: Lines, heads: Ids, codes: Ids, gone: Ids) -> int:
 _END = nb.void(_LINES, _READ, _READ, _READ)
 
 
-@nb.njit(_END, cache=True)
+@kernel(_END)
 def end_rows(queue: Lines, rows: Ids, times: Ids, holds: Ids) -> None:
     """Lines that a missing step ends, each from the earliest time on that it does."""
     for i in range(rows.size):

@@ -6,6 +6,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
 Ints = npt.NDArray[np.int64]
@@ -13,11 +14,10 @@ _I64 = nb.int64[::1]
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 2)(
         _READ_I64, _READ_I64, nb.int64, nb.int64, nb.int64, _I64, _I64, _I64, _I64, nb.int64[:, ::1], _I64
     ),
-    cache=True,
 )
 def assign_sessions(
     times: Ints,
@@ -71,7 +71,7 @@ _LINKS = nb.int64[:, ::1]
 _MASK = nb.boolean[::1]
 
 
-@nb.njit(nb.int64(nb.int64, nb.int64, nb.int64, _LINKS, _I64, _I64), inline="always")
+@nb.njit(inline="always")
 def _nearest(session: int, time: int, gap: int, links: Ints, start: Ints, last: Ints) -> int:
     """From one session of a group along its list: the one that `time` belongs to, else one next to it."""
     while time - last[session] > gap and links[session, NEWER] != EMPTY:
@@ -81,7 +81,7 @@ def _nearest(session: int, time: int, gap: int, links: Ints, start: Ints, last: 
     return session
 
 
-@nb.njit(nb.void(nb.int64, nb.int64, _LINKS), inline="always")
+@nb.njit(inline="always")
 def _link(older: int, newer: int, links: Ints) -> None:
     if older != EMPTY:
         links[older, NEWER] = newer
@@ -89,7 +89,7 @@ def _link(older: int, newer: int, links: Ints) -> None:
         links[newer, OLDER] = older
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 3)(
         _READ_I64,
         _READ_I64,
@@ -105,7 +105,6 @@ def _link(older: int, newer: int, links: Ints) -> None:
         _I64,
         _I64,
     ),
-    cache=True,
 )
 def gather_sessions(
     times: Ints,
@@ -171,7 +170,7 @@ def gather_sessions(
     return times.size, next, voided
 
 
-@nb.njit(nb.int64(_I64, _LINKS, _I64, nb.int64, _I64), cache=True)
+@kernel(nb.int64(_I64, _LINKS, _I64, nb.int64, _I64))
 def link_sessions(sessions: Ints, links: Ints, marks: Ints, stamp: int, touched: Ints) -> int:
     """Each session by what it is part of now; lists those that are met first, and returns how many."""
     seen = 0
@@ -187,7 +186,7 @@ def link_sessions(sessions: Ints, links: Ints, marks: Ints, stamp: int, touched:
     return seen
 
 
-@nb.njit(nb.void(_READ_I64, _READ_I64, _I64, _LINKS), cache=True)
+@kernel(nb.void(_READ_I64, _READ_I64, _I64, _LINKS))
 def unlink(sessions: Ints, group: Ints, opened: Ints, links: Ints) -> None:
     """Take sessions that are over out of the lists of their groups."""
     for session in sessions:
@@ -197,9 +196,8 @@ def unlink(sessions: Ints, group: Ints, opened: Ints, links: Ints) -> None:
             opened[group[session]] = newer if newer != EMPTY else older
 
 
-@nb.njit(
+@kernel(
     nb.void(_READ_I64, _READ_I64, _READ_I64, nb.int64, nb.int64, _I64, _LINKS, _I64, _I64, _I64, _MASK),
-    cache=True,
 )
 def judge_rows(
     times: Ints,

@@ -6,26 +6,42 @@ pairs per entry that was measured at 12 s, against 0.1 s here.
 
 from __future__ import annotations
 
-import numba
+import numba as nb
 import numpy as np
+
+from headrace.kernels.compiling import kernel
 
 MAX = np.iinfo(np.int64).max
 
 
-@numba.njit(cache=True)
+# Loops where NumPy would have slices: a slice of an array takes numba seconds to compile.
+_PAIRS = nb.int64[:, ::1]
+_SETS = nb.int64[:, :, ::1]
+_I64 = nb.int64[::1]
+_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_READ_2D = nb.types.Array(nb.int64, 2, "A", readonly=True)
+
+
+@nb.njit(inline="always")
 def plus(a, b):  # type: ignore[no-untyped-def]
     """Sum of two non-negative numbers, saturated."""
     return MAX if a > MAX - b else a + b
 
 
-@numba.njit(cache=True)
+@nb.njit(inline="always")
+def within(sets, j, k, t, n, delta):  # type: ignore[no-untyped-def]
+    """Whether pair `k` of set `j` makes (t, n, δ) redundant."""
+    return sets[j, k, 0] <= t and sets[j, k, 1] <= n and sets[j, k, 2] <= delta
+
+
+@kernel(nb.void(_SETS, _I64, nb.int64, nb.int64, nb.int64, nb.int64))
 def insert(sets, count, j, t, n, delta):  # type: ignore[no-untyped-def]
     """Put (t, n, δ) into set `j` unless redundant, and take out what it makes redundant.
 
     The pair that proved a candidate redundant moves one place forward, so the next proof is found sooner.
     """
     for k in range(count[j]):
-        if sets[j, k, 0] <= t and sets[j, k, 1] <= n and sets[j, k, 2] <= delta:
+        if within(sets, j, k, t, n, delta):
             if k > 0:
                 for x in range(3):
                     sets[j, k, x], sets[j, k - 1, x] = sets[j, k - 1, x], sets[j, k, x]
@@ -33,27 +49,31 @@ def insert(sets, count, j, t, n, delta):  # type: ignore[no-untyped-def]
     left = 0
     for k in range(count[j]):
         if not (t <= sets[j, k, 0] and n <= sets[j, k, 1] and delta <= sets[j, k, 2]):
-            sets[j, left] = sets[j, k]
+            for x in range(3):
+                sets[j, left, x] = sets[j, k, x]
             left += 1
     sets[j, left, 0], sets[j, left, 1], sets[j, left, 2] = t, n, delta
     count[j] = left + 1
 
 
-@numba.njit(cache=True)
+@kernel(_SETS(_SETS))
 def grown(sets):  # type: ignore[no-untyped-def]
     """Twice the room in every set."""
     bigger = np.empty((sets.shape[0], 2 * sets.shape[1], 3), np.int64)
-    bigger[:, : sets.shape[1]] = sets
+    for j in range(sets.shape[0]):
+        for k in range(sets.shape[1]):
+            for x in range(3):
+                bigger[j, k, x] = sets[j, k, x]
     return bigger
 
 
-@numba.njit(cache=True)
+@kernel(_SETS(_SETS, _I64, nb.int64, nb.int64, _READ, _READ_2D, nb.int64, nb.int64))
 def put_row(sets, count, begin, end, target, pairs, t, delta):  # type: ignore[no-untyped-def]
     """Insert pairs `begin:end`, each preceded by the step (t, δ), into the sets of their targets."""
     for e in range(begin, end):
         j = target[e]
         later, n, wider = plus(t, pairs[e, 0]), pairs[e, 1], plus(delta, pairs[e, 2])
-        if count[j] and sets[j, 0, 0] <= later and sets[j, 0, 1] <= n and sets[j, 0, 2] <= wider:
+        if count[j] and within(sets, j, 0, later, n, wider):
             continue
         if count[j] == sets.shape[1]:
             sets = grown(sets)
@@ -61,7 +81,7 @@ def put_row(sets, count, begin, end, target, pairs, t, delta):  # type: ignore[n
     return sets
 
 
-@numba.njit(cache=True)
+@kernel(nb.types.Tuple((_I64, _PAIRS))(nb.int64, nb.int64, _READ, _READ, _READ_2D, _READ, _READ, _READ_2D))
 def product_row(i, size, a_begin, a_target, a_pairs, b_begin, b_target, b_pairs):  # type: ignore[no-untyped-def]
     """Row `i` of `A * B` as (targets, pairs)."""
     sets = np.empty((size, 4, 3), np.int64)
@@ -74,10 +94,15 @@ def product_row(i, size, a_begin, a_target, a_pairs, b_begin, b_target, b_pairs)
             sets = put_row(
                 sets, count, b_begin[k], b_begin[k + 1], b_target, b_pairs, a_pairs[e, 0], a_pairs[e, 2]
             )
-    target = np.repeat(np.arange(size), count)
-    pairs = np.empty((len(target), 3), np.int64)
+    rows = 0
+    for j in range(size):
+        rows += count[j]
+    target, pairs = np.empty(rows, np.int64), np.empty((rows, 3), np.int64)
     at = 0
     for j in range(size):
-        pairs[at : at + count[j]] = sets[j, : count[j]]
-        at += count[j]
+        for k in range(count[j]):
+            target[at] = j
+            for x in range(3):
+                pairs[at, x] = sets[j, k, x]
+            at += 1
     return target, pairs

@@ -10,6 +10,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
+
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
@@ -22,7 +24,7 @@ _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _READ_U8 = nb.types.Array(nb.uint8, 1, "A", readonly=True)
 
 
-@nb.njit(nb.int64(nb.int64[:, ::1], nb.uint8[::1], nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(nb.int64[:, ::1], nb.uint8[::1], nb.int64, nb.int64, nb.int64))
 def _compare_tails(lines: Ints, heap: Bytes, word: int, a: int, b: int) -> int:
     """Texts that begin alike: by the rest, then the shorter first."""
     size_a, size_b = lines[a, word + 2], lines[b, word + 2]
@@ -33,7 +35,7 @@ def _compare_tails(lines: Ints, heap: Bytes, word: int, a: int, b: int) -> int:
     return -1 if size_a < size_b else int(size_a > size_b)
 
 
-@nb.njit(nb.int64(nb.int64[:, ::1], nb.int64[::1], nb.uint8[::1], nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(nb.int64[:, ::1], nb.int64[::1], nb.uint8[::1], nb.int64, nb.int64))
 def compare(lines: Ints, kinds: Ints, heap: Bytes, a: int, b: int) -> int:
     """Below 0, 0 or above 0 as line `a` comes before, with or after line `b`."""
     word = 0
@@ -50,7 +52,7 @@ def compare(lines: Ints, kinds: Ints, heap: Bytes, a: int, b: int) -> int:
     return 0
 
 
-@nb.njit(nb.int64(_READ_I64, _READ_U8, nb.boolean, nb.int64, nb.int64[:, :], nb.uint8[::1]), cache=True)
+@kernel(nb.int64(_READ_I64, _READ_U8, nb.boolean, nb.int64, nb.int64[:, :], nb.uint8[::1]))
 def write_texts(offsets: Ints, data: Bytes, down: bool, begin: int, lines: Ints, tails: Bytes) -> int:
     """Fill the three words of each text; what is beyond its prefix goes to `tails`, which lie at `begin`."""
     used = 0
@@ -71,7 +73,7 @@ def write_texts(offsets: Ints, data: Bytes, down: bool, begin: int, lines: Ints,
     return used
 
 
-@nb.njit(nb.int64(nb.int64[:, ::1], nb.int64, nb.uint8[::1], nb.int64, nb.uint8[::1]), cache=True)
+@kernel(nb.int64(nb.int64[:, ::1], nb.int64, nb.uint8[::1], nb.int64, nb.uint8[::1]))
 def move_tails(lines: Ints, word: int, heap: Bytes, begin: int, tails: Bytes) -> int:
     """Copy the tails of all lines' texts to `tails`, which will lie at `begin`, and note where they are."""
     used = 0

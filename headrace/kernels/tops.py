@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.sort_lines import compare
 
@@ -42,7 +43,7 @@ def _hang(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: in
         nodes[parent, side] = node
 
 
-@nb.njit(nb.int64(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, nb.int64, nb.int64))
 def _insert(
     nodes: Ints,
     roots: Ints,
@@ -88,7 +89,7 @@ def _insert(
     return int(before)
 
 
-@nb.njit(nb.void(_NODES, _I64, nb.int64, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _remove(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: int) -> None:
     """Take a node without copies out; its children are merged in its place."""
     left, right = nodes[node, LEFT], nodes[node, RIGHT]
@@ -106,9 +107,8 @@ def _remove(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: 
     _hang(nodes, roots, group, parent, side, right if left == EMPTY else left)
 
 
-@nb.njit(
+@kernel(
     nb.int64(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, nb.int64, nb.int64, nb.int64),
-    cache=True,
 )
 def _change(
     nodes: Ints,
@@ -143,7 +143,7 @@ def _change(
     return int(before)
 
 
-@nb.njit(nb.int64(_NODES, _I64, nb.int64[:, ::1], _I64, _BYTES, nb.int64, nb.int64), cache=True)
+@kernel(nb.int64(_NODES, _I64, nb.int64[:, ::1], _I64, _BYTES, nb.int64, nb.int64))
 def _place(nodes: Ints, counts: Ints, lines: Ints, kinds: Ints, heap: Bytes, root: int, code: int) -> int:
     """How many rows are before a content, which may be in the tree or not."""
     before, node = 0, root
@@ -156,7 +156,7 @@ def _place(nodes: Ints, counts: Ints, lines: Ints, kinds: Ints, heap: Bytes, roo
     return int(before + _total(nodes, nodes[node, LEFT])) if node != EMPTY else int(before)
 
 
-@nb.njit(nb.types.UniTuple(nb.int64, 2)(_NODES, _I64, nb.int64, nb.int64), cache=True)
+@kernel(nb.types.UniTuple(nb.int64, 2)(_NODES, _I64, nb.int64, nb.int64))
 def _select(nodes: Ints, counts: Ints, root: int, place: int) -> tuple[int, int]:
     """The content of the row at a place, and how many of its copies come before that row."""
     node = root
@@ -171,7 +171,7 @@ def _select(nodes: Ints, counts: Ints, root: int, place: int) -> tuple[int, int]
             node = nodes[node, RIGHT]
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, nb.int64, nb.int64), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, nb.int64, nb.int64))
 def _trim(
     nodes: Ints,
     roots: Ints,
@@ -191,7 +191,7 @@ def _trim(
         _change(nodes, roots, counts, lines, kinds, heap, path, group, last, -spare)
 
 
-@nb.njit(nb.void(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, _READ_I64, _READ_I64), cache=True)
+@kernel(nb.void(_NODES, _I64, _I64, nb.int64[:, ::1], _I64, _BYTES, _I64, _READ_I64, _READ_I64))
 def plant(
     nodes: Ints,
     roots: Ints,
@@ -208,7 +208,7 @@ def plant(
         _insert(nodes, roots, counts, lines, kinds, heap, path, groups[codes[i]], codes[i])
 
 
-@nb.njit(nb.boolean(_NODES, _I64, nb.int64[:, ::1], _I64, _BYTES, nb.int64, nb.int64, nb.int64), cache=True)
+@kernel(nb.boolean(_NODES, _I64, nb.int64[:, ::1], _I64, _BYTES, nb.int64, nb.int64, nb.int64))
 def _is_beyond(
     nodes: Ints, counts: Ints, lines: Ints, kinds: Ints, heap: Bytes, root: int, code: int, limit: int
 ) -> bool:
@@ -221,7 +221,7 @@ def _is_beyond(
     return bool(compare(lines, kinds, heap, node, code) < 0)
 
 
-@nb.njit(
+@kernel(
     nb.int64(
         _NODES,
         _I64,
@@ -238,7 +238,6 @@ def _is_beyond(
         nb.boolean,
         nb.int64[:, ::1],
     ),
-    cache=True,
 )
 def step_tops(
     nodes: Ints,
@@ -290,7 +289,7 @@ def step_tops(
     return found
 
 
-@nb.njit(nb.int64(_NODES, _I64, nb.int64, nb.int64, nb.int64, _I64), cache=True)
+@kernel(nb.int64(_NODES, _I64, nb.int64, nb.int64, nb.int64, _I64))
 def _list_rows(nodes: Ints, counts: Ints, root: int, place: int, limit: int, out: Ints) -> int:
     """The contents of the rows from `place` to before `limit`, a copy each."""
     stop, found = min(limit, _total(nodes, root)), 0
@@ -303,7 +302,7 @@ def _list_rows(nodes: Ints, counts: Ints, root: int, place: int, limit: int, out
     return found
 
 
-@nb.njit(
+@kernel(
     nb.types.UniTuple(nb.int64, 2)(
         _NODES,
         _I64,
@@ -321,7 +320,6 @@ def _list_rows(nodes: Ints, counts: Ints, root: int, place: int, limit: int, out
         nb.int64,
         nb.int64[:, ::1],
     ),
-    cache=True,
 )
 def step_ranks(
     nodes: Ints,

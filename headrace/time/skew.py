@@ -147,7 +147,12 @@ class SkewMatrix:
         return self.product(self) == self
 
     def closure(self) -> SkewMatrix:
-        """B*: squared until idempotent, which takes at most ⌈log₂ n⌉ + 1 multiplications (§3.2)."""
+        """B*: squared until idempotent, which takes at most ⌈log₂ n⌉ + 1 multiplications (§3.2).
+
+        Bounds of streams on themselves alone are their own closure: another step only adds to t and δ.
+        """
+        if np.array_equal(self.source, self.target):
+            return self
         current = self
         while (square := current.product(current)) != current:
             current = square

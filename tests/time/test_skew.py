@@ -56,6 +56,19 @@ def test_the_closure_is_idempotent_and_recognised_with_one_multiplication(declar
     assert declared.skew.is_idempotent() == (declared.skew == closure)
 
 
+@given(
+    st.lists(
+        st.lists(st.builds(Pair, st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=4),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_bounds_of_streams_on_themselves_are_their_own_closure(own: list[list[Pair]]) -> None:
+    names = [str(i) for i in range(len(own))]
+    skew = SkewMatrix.of(names, {(name, name): pairs for name, pairs in zip(names, own, strict=True)})
+    assert skew.closure() == skew == skew.product(skew)
+
+
 @given(st.lists(st.builds(Pair, st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=9))
 def test_a_matrix_keeps_exactly_the_non_redundant_pairs(pairs: list[Pair]) -> None:
     assert set(SkewMatrix.of(["a"], {("a", "a"): pairs})["a", "a"]) == nonredundant(set(pairs))

@@ -13,9 +13,11 @@ from pyspark.daemon import manager
 import headrace.runtimes.spark.fan
 import headrace.runtimes.spark.host
 import headrace.runtimes.spark.running  # noqa: F401
+from headrace.kernels.compiling import compile_all
 from headrace.memory.allocation import keep_freed_memory
 
 if __name__ == "__main__":
+    compile_all()
     keep_freed_memory()
     gc.freeze()  # workers collect garbage after each task, and would look through all of this
     manager()

@@ -1,0 +1,164 @@
+"""How kernels are compiled: when one is first called, and kept in a cache for the next process.
+
+A kernel is loaded or compiled when it is first needed, so an import costs nothing and a query pays for its
+own kernels only. Where no directory for the cache can be written, kernels are kept in a private temporary
+directory, or else compiled by each process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numba as nb
+from numba.core import config, event
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SILENT: Final = "HEADRACE_SILENT_COMPILATION"
+"""The environment variable that switches the message off, if it is set to anything but 0."""
+
+PATIENCE: Final = 1.0
+"""Seconds of compilation after which a person wants to know what takes so long."""
+
+_declared: list[Callable[[], None]] = []
+
+
+def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
+    """Compile a function for `signature`, or for whatever it is called with, when it is first called."""
+
+    def decorate(function: F) -> Dispatcher[F]:
+        made: Dispatcher[F] = nb.njit(function)
+        if hasattr(made, "py_func"):  # not with NUMBA_DISABLE_JIT
+            _keep(made)
+            if signature is not None:
+                _compile_late(made, signature)
+        return made
+
+    return decorate
+
+
+def _compile_late(dispatcher: Any, signature: Any) -> None:
+    """The first call, from Python or from another kernel, compiles the declared signature and no other.
+
+    Numba asks `compile` for the types it was called with. What it gets back is called with the arguments, and
+    is the dispatcher itself: it then looks for a signature that they fit, as if compiled from the start.
+    """
+
+    def compile(_: Any = None) -> Any:
+        with global_compiler_lock:
+            if dispatcher._can_compile:
+                type(dispatcher).compile(dispatcher, signature)
+                dispatcher.disable_compile()
+        return dispatcher
+
+    dispatcher.compile = compile
+    _declared.append(compile)
+
+
+def compile_all() -> None:
+    """Load every kernel with a declared signature, and compile those that are not in the cache."""
+    package = importlib.import_module("headrace.kernels")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"headrace.kernels.{module.name}")
+    for compile in _declared:
+        compile()
+
+
+# --- the cache --------------------------------------------------------------------------------------------
+
+
+def _keep(dispatcher: Any) -> None:
+    """Have what is compiled cached: where numba would put it, else in a temporary directory, else nowhere."""
+    if _cached(dispatcher):
+        return
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, _private()
+    try:
+        _message.again |= not _cached(dispatcher)
+    finally:
+        settings.CACHE_DIR = before
+
+
+def _cached(dispatcher: Any) -> bool:
+    try:
+        dispatcher.enable_caching()
+    except (RuntimeError, OSError):  # no directory of numba's can be written
+        return False
+    return True
+
+
+def _private() -> str:
+    """A directory of this user's own among the temporary ones; none if somebody else could write to it."""
+    try:
+        path = Path(tempfile.gettempdir()) / f"headrace-kernels-{os.getuid()}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return ""
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return str(path) if mine and not stat.S_IMODE(found.st_mode) & 0o077 else ""
+
+
+# --- the message ------------------------------------------------------------------------------------------
+
+
+class _Message(event.Listener):
+    """One line on standard error when kernels have been compiled for a while; loading them is no reason."""
+
+    def __init__(self) -> None:
+        self.again = False  # whether the next process must do it again
+        self._began = 0.0
+        self._depth = 0
+        self._spent = 0.0
+        self._said = False
+
+    def on_start(self, event: Any) -> None:
+        if not _ours(event):
+            return
+        if not self._depth:
+            self._began = time.monotonic()
+        self._depth += 1
+        self._say()
+
+    def on_end(self, event: Any) -> None:
+        if not _ours(event):
+            return
+        self._depth -= 1
+        if not self._depth:
+            self._spent += time.monotonic() - self._began
+        self._say()
+
+    def _say(self) -> None:
+        if self._said or self._spent < PATIENCE or os.environ.get(SILENT, "0") != "0":
+            return
+        self._said = True
+        print(f"headrace: {_AGAIN if self.again else _ONCE}", file=sys.stderr, flush=True)
+
+
+_ONCE: Final = "compiling kernels for this machine: this takes up to a minute, once"
+_AGAIN: Final = (
+    "compiling kernels, up to a minute in every process: no directory for a cache can be written; "
+    "set NUMBA_CACHE_DIR to one"
+)
+
+
+def _ours(event: Any) -> bool:
+    dispatcher = (event.data or {}).get("dispatcher")
+    module: str = getattr(getattr(dispatcher, "py_func", None), "__module__", None) or ""
+    return module.startswith("headrace.kernels.")
+
+
+_message = _Message()
+event.register("numba:compile", _message)
