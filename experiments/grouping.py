@@ -33,7 +33,7 @@ def mean_delay(population: DistributedSensors, group: Ints, seconds: int) -> flo
     for now in range(2_000, seconds * 1_000, 100):
         due = slice(*np.searchsorted(clocks, (now - 100, now)))
         generator.arrive(sources[due], times[due], clocks[due])
-        behind.append(float((now - generator.heartbeats(now)[group]).mean()))
+        behind.append(float((now - generator.heartbeats(now)).mean()))
     return float(np.mean(behind[10:]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,8 @@ class Heartbeats(Protocol):
 
     @property
     def streams(self) -> tuple[str, ...]: ...
+
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]: ...
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
 

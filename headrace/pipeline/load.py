@@ -282,7 +282,18 @@ class _Reader:
                 self._known_stream(spec, getattr(bound, key), (*at, key))
             pairs = self._at(at, _pairs(bound, domain))
             found[bound.of, bound.on] = found.get((bound.of, bound.on), ()) + pairs
+        self._check_groups(spec)
         return found
+
+    def _check_groups(self, spec: FileSpec) -> None:
+        seen: set[str] = set()
+        for i, members in enumerate(spec.skew.groups):
+            at: Path_ = ("skew", "groups", i)
+            for name in members:
+                self._known_stream(spec, name, at)
+                if name in seen:
+                    raise self._fail("HR-F016", f"stream {name!r} is in two groups", at, "name it once")
+                seen.add(name)
 
     def _known_stream(self, spec: FileSpec, name: str, at: Path_) -> None:
         stream = spec.streams.get(name)

@@ -17,6 +17,7 @@ from headrace.schema import Schema
 from headrace.sql import Query, StreamDef
 from headrace.time.bounds import NEVER, Bounds
 from headrace.time.combined import CombinedHeartbeats, Generator
+from headrace.time.grouping import ensure_groups_move, group_named
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import LearnedHeartbeats
 from headrace.time.quantile import Confidence, QuantileEstimator
@@ -174,4 +175,12 @@ class Pipeline:
                 entries.setdefault((of, on), []).extend(Pair(t, delta) for t, delta in pairs)
         timeout = NEVER if self.timeout is None else self.timeout
         bounds = Bounds.of(SkewMatrix.of(names, entries), 0, timeout)
-        return HeartbeatGenerator(bounds, close=self.spec.skew.closure)
+        close, groups = self.spec.skew.closure, self.spec.skew.groups
+        if not groups:
+            return HeartbeatGenerator(bounds, close=close)
+        grouped = group_named(bounds.closed() if close else bounds, groups)
+        promised = [
+            n for n, s in self.streams.items() if s.lateness.latency is not None or s.lateness.confidence
+        ]
+        ensure_groups_move(grouped, promised)
+        return HeartbeatGenerator(grouped, close=close)

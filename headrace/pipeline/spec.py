@@ -269,11 +269,15 @@ class SkewBound(Table):
 
 
 class SkewTable(Table):
-    """`[skew]`: what streams promise about each other, and the timeout after a pause of all."""
+    """`[skew]`: what streams promise about each other, and the timeout after a pause of all.
+
+    `groups`: streams that share one heartbeat; a stream that is in none has its own.
+    """
 
     timeout: Length | None = None
     closure: bool = True
     bounds: list[SkewBound] = Field(default_factory=list)
+    groups: list[Annotated[list[str], Field(min_length=1)]] = Field(default_factory=list)
 
 
 def _as_table(value: Any) -> Any:

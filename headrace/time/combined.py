@@ -5,7 +5,7 @@ The largest of what each proves holds, since each is a promise that stands by it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,8 @@ class Generator(Protocol):
 
     @property
     def streams(self) -> tuple[str, ...]: ...
+
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]: ...
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
 
@@ -49,6 +51,14 @@ class CombinedHeartbeats:
         self._theirs = [np.array([places[s] for s in g.streams], np.int64) for g in self.generators]
         self._by_time = [isinstance(g, HeartbeatGenerator) and not g.bounds.skew.n.any() for g in generators]
         self._promise = np.full(len(self.streams), MIN_TIME, np.int64)
+
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]:
+        """The streams whose arrivals can move the heartbeat of one of `streams`."""
+        found: frozenset[str] = frozenset()
+        for generator in self.generators:
+            if theirs := [name for name in streams if name in generator.streams]:
+                found |= generator.heard_by(theirs)
+        return found
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Arrivals in order: stream number, time and clock."""

@@ -7,14 +7,14 @@ least of its members' heartbeats; ⊔ of an idempotent matrix is idempotent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
 from headrace.errors import TimeError
-from headrace.time.bounds import Bounds
+from headrace.time.bounds import NEVER, Bounds
 from headrace.time.pareto import join, minimal
 from headrace.time.skew import Ints, SkewMatrix
 from headrace.time.systems import Population
@@ -24,10 +24,19 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Bounds over m groups and, per source, the group it belongs to: what the heartbeat generator takes."""
+    """Bounds over m groups and, per source, the group it belongs to: what the heartbeat generator takes.
+
+    `names` are those of the sources, where they have any.
+    """
 
     bounds: Bounds
     group: Ints
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def members(self) -> tuple[str, ...]:
+        """The names of the sources, or their numbers."""
+        return self.names or tuple(f"source {k}" for k in range(len(self.group)))
 
 
 def group_bounds(bounds: Bounds, group: Sequence[int] | Ints, names: Sequence[str] | None = None) -> Grouped:
@@ -39,7 +48,9 @@ def group_bounds(bounds: Bounds, group: Sequence[int] | Ints, names: Sequence[st
     index, m = _checked(group, bounds.skew.size)
     labels = _names(names, m)
     return Grouped(
-        Bounds(_joined(bounds.skew, index, labels), _latency(bounds.latency, index, m), bounds.timeout), index
+        Bounds(_joined(bounds.skew, index, labels), _latency(bounds.latency, index, m), bounds.timeout),
+        index,
+        bounds.streams,
     )
 
 
@@ -55,6 +66,36 @@ def group_population(
     return Grouped(
         Bounds(population.grouped(index, labels), _latency(population.latency, index, m), timeout), index
     )
+
+
+def group_named(bounds: Bounds, groups: Sequence[Sequence[str]]) -> Grouped:
+    """`group_bounds` of groups by name; streams that no group names stay by themselves."""
+    members = [[name for name in group if name in bounds.streams] for group in groups]
+    named = {name for group in members for name in group}
+    members += [[name] for name in bounds.streams if name not in named]
+    members = [group for group in members if group]
+    number = {name: i for i, group in enumerate(members) for name in group}
+    return group_bounds(bounds, [number[name] for name in bounds.streams], ["+".join(g) for g in members])
+
+
+def ensure_groups_move(grouped: Grouped, others: Collection[str] = ()) -> None:
+    """Refuse a group whose heartbeat never rises: the rows of its members would wait forever.
+
+    `others` are members of which something else is promised.
+    """
+    bounds = grouped.bounds
+    if bounds.timeout is not None and bounds.timeout != NEVER:
+        return
+    several = np.bincount(grouped.group, minlength=len(bounds.streams)) > 1
+    still = several & ~np.isin(np.arange(len(several)), bounds.skew.target)
+    for name, group in zip(grouped.members, grouped.group, strict=True):
+        if still[group] and name not in others:
+            raise TimeError(
+                "HR-T044",
+                f"no stream bounds every member of the group of {name!r}, so its heartbeat never rises",
+                place=f"group {bounds.streams[group]}",
+                hint="declare skew bounds between the members, or a timeout, or take the group apart",
+            )
 
 
 def join_entries(entries: Iterable[Sequence[Triple]]) -> list[Triple]:

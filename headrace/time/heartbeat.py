@@ -6,7 +6,8 @@ Laws: it never decreases; it is never violated while the bounds hold; it is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class HeartbeatGenerator:
     `arrive` takes batches; asking for heartbeats at `now` presumes that the arrivals of `now` have been
     given, since a heartbeat speaks of what comes after its instant. `tick` coarsens the wall clock: less
     memory, and no heartbeat later by `tick` or more (§5.1). With `close`, B* is used in place of B.
+
+    Of groups (§5.2) the streams are the members: they arrive and have heartbeats, each that of its group.
     """
 
     def __init__(self, bounds: Bounds | Grouped, *, tick: int = 1, close: bool = True) -> None:
@@ -39,24 +42,42 @@ class HeartbeatGenerator:
         ensure_progress(self.bounds)
         if tick < 1:
             raise TimeError("HR-T005", f"a wall-clock tick of {tick}", hint="use 1 for the clock's own tick")
-        self._group = _index(bounds.group if isinstance(bounds, Grouped) else np.zeros(0, dtype=np.int64))
+        self._grouped = bounds if isinstance(bounds, Grouped) else None
+        self._group = _index(np.zeros(0, dtype=np.int64) if self._grouped is None else self._grouped.group)
         self._tick = tick
         self._steps = Staircases(lay_out(self.bounds), len(self.bounds.streams))
+        self._sent: Ints | None = None
         self._now = MIN_TIME
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams, or groups, that have a heartbeat each, in order."""
+        """The streams that have a heartbeat each, in order; of groups, their members."""
+        return self.groups if self._grouped is None else self._grouped.members
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups, in order; without groups, the streams."""
         return self.bounds.streams
+
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]:
+        """The streams whose arrivals can move the heartbeat of one of `streams`; a timeout hears all."""
+        if self._timeout != NEVER:
+            return frozenset(self.streams)
+        numbers = {name: i for i, name in enumerate(self.streams)}
+        wanted = self._in_groups(np.array([numbers[name] for name in streams if name in numbers], np.int64))
+        skew = self.bounds.skew
+        sources = np.union1d(skew.source[np.isin(skew.target, wanted)], wanted)
+        heard = np.isin(self._in_groups(np.arange(len(numbers))), sources)
+        return frozenset(name for name, i in numbers.items() if heard[i])
 
     @property
     def last_arrival(self) -> Ints:
-        """The clock of the latest arrival on each stream, `MIN_TIME` where none came."""
-        return self._steps.spoken.copy()
+        """The clock of the latest arrival on each stream, or in its group; `MIN_TIME` where none came."""
+        return self._of_members(self._steps.spoken)
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Arrivals in order: stream (or source) number, time, and clock (one for all, or one each)."""
-        sources = len(self._group) or len(self.streams)
+        sources = len(self.groups) if self._grouped is None else len(self._group)
         s, x, c = batch(streams, times, clocks, sources, max(self._now, self._steps.last))
         if len(self._group):
             from headrace.kernels.heartbeat import grouped
@@ -65,8 +86,18 @@ class HeartbeatGenerator:
         self._steps.arrive(s, x, c, self._tick, self._timeout)
 
     def promise(self, stream: int, time: int) -> None:
-        """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`."""
-        self._steps.promise[stream] = max(int(self._steps.promise[stream]), time)
+        """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`.
+
+        A group's rises to the least that all its members have sent.
+        """
+        group = stream
+        if self._grouped is not None:
+            sent = np.full(len(self._group), MIN_TIME, np.int64) if self._sent is None else self._sent
+            sent[stream] = max(int(sent[stream]), time)
+            group = int(self._group[stream])
+            time = int(sent[self._group == group].min())
+            self._sent = sent
+        self._steps.promise[group] = max(int(self._steps.promise[group]), time)
 
     def advance(self, now: int) -> bool:
         """Let what is due by `now` come due; whether any heartbeat rose. The clock never goes back."""
@@ -78,7 +109,21 @@ class HeartbeatGenerator:
     def heartbeats(self, now: int) -> Ints:
         """The heartbeat of each stream at `now`; `MIN_TIME` promises nothing."""
         self.advance(now)
+        found = self._of_members(self._steps.promise)
+        return found if self._sent is None else np.maximum(found, self._sent)
+
+    def group_heartbeats(self, now: int) -> Ints:
+        """The heartbeat of each group at `now`, at no cost for its members."""
+        self.advance(now)
         return self._steps.promise.copy()
+
+    def _of_members(self, values: Ints) -> Ints:
+        """Values of groups as those of the streams."""
+        return values.copy() if self._grouped is None else values[self._group]
+
+    def _in_groups(self, streams: Ints) -> Ints:
+        """Numbers of streams as those of their groups."""
+        return streams if self._grouped is None else self._grouped.group[streams]
 
     def heartbeat(self, now: int) -> int:
         """The overall heartbeat: the least over the streams, `MAX_TIME` if there are none."""
@@ -93,7 +138,8 @@ class HeartbeatGenerator:
     def explain(self, stream: int, now: int) -> Holding:
         """What holds the heartbeat of `stream` where it is, and when it would next rise by itself."""
         self.advance(now)
-        return explain(self.bounds, self._steps, stream, now)
+        group = int(self._in_groups(np.array([stream]))[0])
+        return replace(explain(self.bounds, self._steps, group, now), stream=self.streams[stream])
 
     def why(self, now: int) -> Holding:
         """`explain` of the stream that holds the overall heartbeat back."""
@@ -105,7 +151,7 @@ class HeartbeatGenerator:
 
         Heartbeats already given stand, so they still never decrease. A timeout left out is kept.
         """
-        if bounds.streams != self.streams:
+        if bounds.streams != self.groups:
             raise TimeError(
                 "HR-T002", "bounds over other streams", hint="rebind names the same streams in order"
             )
@@ -117,11 +163,13 @@ class HeartbeatGenerator:
 
     def snapshot(self) -> Snapshot:
         """All state as a plain dict of arrays and ints; the bounds are the caller's to keep."""
-        return {"now": self._now, **self._steps.snapshot()}
+        sent = {} if self._sent is None else {"sent": self._sent.copy()}
+        return {"now": self._now, **sent, **self._steps.snapshot()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a generator with the same bounds, groups and tick."""
         self._steps.restore(snapshot)
+        self._sent = np.array(snapshot["sent"], np.int64) if "sent" in snapshot else None
         self._now = int(snapshot["now"])
 
     @property

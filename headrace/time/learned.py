@@ -5,7 +5,7 @@ Estimates may fall and rise again; a heartbeat once given stands, so heartbeats 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +57,10 @@ class LearnedHeartbeats:
     @property
     def streams(self) -> tuple[str, ...]:
         return self.estimator.streams
+
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]:
+        """The streams whose arrivals can move the heartbeat of one of `streams`: one may bound another."""
+        return frozenset(self.streams)
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Learn from arrivals in order; refused whole if one is bad."""

@@ -11,7 +11,7 @@ from headrace.pipeline import load, parse
 from headrace.pipeline.durations import seconds, ticks
 from headrace.pipeline.load import from_tables
 from headrace.plan.nodes import TimeKind
-from headrace.time.timestamp import MAX_TIME
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 TEXT = '''
 [pipeline]
@@ -68,6 +68,56 @@ def test_every_table_has_its_meaning() -> None:
     assert pipeline.queries[0].streams == ("bids", "closings")
     assert pipeline.path("hot.jsonl") == Path("/where/hot.jsonl")
     assert not pipeline.warnings
+
+
+GROUPED = """
+[pipeline]
+name = "p"
+[streams.a]
+source = "a.csv"
+schema = "k BIGINT, at TIMESTAMP"
+time = "at"
+bounds = { disorder = "1 second" }
+[streams.b]
+source = "b.csv"
+schema = "k BIGINT, at TIMESTAMP"
+time = "at"
+bounds = { disorder = "3 seconds" }
+[streams.c]
+source = "c.csv"
+schema = "k BIGINT, at TIMESTAMP"
+time = "at"
+[skew]
+groups = [["a", "b"]]
+bounds = [
+  { of = "a", on = "b", pairs = [["0 s", "5 s"]] },
+  { of = "b", on = "a", pairs = [["0 s", "2 s"]] },
+]
+[[queries]]
+name = "q"
+sql = "SELECT k FROM a UNION ALL SELECT k FROM b UNION ALL SELECT k FROM c"
+sink = "q.jsonl"
+"""
+
+
+def test_streams_of_a_group_share_the_weakest_of_their_promises() -> None:
+    heartbeats = parse(GROUPED).heartbeats()
+    assert heartbeats is not None
+    assert heartbeats.streams == ("a", "b", "c")
+    second = 1_000_000
+    heartbeats.arrive([0], [100 * second], 100 * second)
+    assert heartbeats.heartbeats(100 * second).tolist() == [95 * second, 95 * second, MIN_TIME]
+    heartbeats.arrive([2], [90 * second], 101 * second)
+    assert heartbeats.heartbeats(101 * second).tolist() == [95 * second, 95 * second, 90 * second - 1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "code"),
+    [('[["a", "b"], ["b"]]', "HR-F016"), ('[["a", "d"]]', "HR-F016"), ('[["a", "c"]]', "HR-T044")],
+)
+def test_groups_that_cannot_be_are_refused(groups: str, code: str) -> None:
+    with pytest.raises(HeadraceError, match=code):
+        parse(GROUPED.replace('[["a", "b"]]', groups))
 
 
 def test_heartbeats_come_from_bounds_estimates_and_the_clock_together() -> None:

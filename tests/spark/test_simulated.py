@@ -8,6 +8,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from headrace.connectors.shelf import DirectoryShelf
-from headrace.engine.inputs import Inputs
+from headrace.engine.inputs import STRICT, Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
@@ -45,9 +46,15 @@ from headrace.runtimes.spark.store import Store
 from headrace.runtimes.spark.topology import hosts
 from headrace.testing.plans import Case, cases, tables_of
 from headrace.testing.schemas import rows as random_rows
+from headrace.time.bounds import Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
+from headrace.time.grouping import group_bounds
+from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.timestamp import MAX_TIME
+from tests.engine.test_groups import SCHEMA, counted
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.time.simulation import bounds, emit, seeds
+from tests.time.test_grouping import grouping
 
 GUARDS = st.sampled_from([100, MAX_TIME])
 
@@ -132,6 +139,34 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     whole = embedded(case.plan, inputs, batches, tables, ends)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+@given(bounds(), seeds, st.integers(1, 3))
+def test_rows_that_keep_their_bounds_are_never_late_in_a_group(
+    declared: Bounds, rng: np.random.Generator, partitions: int
+) -> None:
+    """Streams that share a heartbeat, in shards and retried, as in one engine (Srivastava & Widom, §5.2)."""
+    closed, names = declared.closed(), declared.streams
+    plan, group = counted(names), rng.permutation(grouping(rng, len(names)))
+    batches: list[MicroBatch] = []
+    for clock, rows in groupby(emit(closed, rng, 20).rows(), key=lambda each: each[2]):
+        arrived: dict[str, list[int]] = {}
+        for stream, time, _ in rows:
+            arrived.setdefault(names[stream], []).append(time)
+        batches.append((clock, {name: _keyed(times, rng) for name, times in arrived.items()}))
+    inputs = Inputs(
+        HeartbeatGenerator(group_bounds(closed, group), close=False), rules=dict.fromkeys(names, STRICT)
+    )
+    cluster = Cluster(random.Random(int(rng.integers(0, 2**32))))
+    spread = on_spark(plan, inputs, batches, {}, partitions, cluster, ends=True)
+    whole = embedded(plan, inputs, batches, {}, ends=True)
+    assert spread.late == whole.late == []
+    assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
+
+
+def _keyed(times: list[int], rng: np.random.Generator) -> Any:
+    rows = [{"k": int(rng.integers(0, 2))} for _ in times]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA), np.array(times, object)
 
 
 def test_a_table_may_be_empty() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import TimeError
-from headrace.time.bounds import Bounds
+from headrace.time.bounds import NEVER, Bounds
 from headrace.time.choosing import MatrixDelay, Profile, choices, choose_groups, choose_matrix_groups
 from headrace.time.grouping import group_bounds, group_population
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import Pair, SkewMatrix
 from headrace.time.systems import DistributedSensors, GlobalCounter, SourceClasses
-from tests.time.simulation import bounds, emit, seeds
+from headrace.time.timestamp import MIN_TIME
+from tests.time.simulation import Figure2, bounds, emit, seeds
 
 
 def grouping(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -44,7 +46,65 @@ def test_a_group_is_never_ahead_of_its_members(declared: Bounds, rng: np.random.
         for generator in (alone, grouped):
             generator.arrive(arrivals.streams[at], arrivals.times[at], now)
         members, whole = alone.heartbeats(now), grouped.heartbeats(now)
-        assert (whole[group] <= members).all()
+        assert (whole <= members).all()
+        assert (whole == grouped.group_heartbeats(now)[group]).all()
+
+
+def weakest(skew: SkewMatrix, group: np.ndarray) -> SkewMatrix:
+    """B̂ of §5.2 by its definition: at every instant the weakest guarantee of any member on any member."""
+    m, last = int(group.max()) + 1, int(skew.t.max(initial=0))
+    names = [f"group {k}" for k in range(m)]
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for a, b in itertools.product(range(m), repeat=2):
+        entries = [skew.entry(i, j) for i in np.flatnonzero(group == a) for j in np.flatnonzero(group == b)]
+        for t in range(last + 1):
+            best = [min((p.delta for p in entry if p.t <= t), default=None) for entry in entries]
+            if None not in best:
+                found.setdefault((names[a], names[b]), []).append((t, max(d for d in best if d is not None)))
+    return SkewMatrix.of(names, found)
+
+
+@given(bounds(counted=False), seeds)
+def test_a_group_is_as_far_as_the_papers_join_says(declared: Bounds, rng: np.random.Generator) -> None:
+    """Neither later nor earlier than Figure 2 over the weakest guarantees of the members."""
+    closed = declared.closed()
+    group = rng.permutation(grouping(rng, closed.skew.size))
+    generator = HeartbeatGenerator(group_bounds(closed, group), close=False)
+    latency = [max(closed.latency[k] for k in np.flatnonzero(group == g)) for g in range(group.max() + 1)]
+    figure = Figure2(Bounds.of(weakest(closed.skew, group), latency, closed.timeout))
+    for stream, time, clock in emit(closed, rng, 25).rows():
+        generator.arrive([stream], [time], clock)
+        figure.arrive(int(group[stream]), time, clock)
+        assert generator.heartbeats(clock).tolist() == [figure.heartbeats(clock)[g] for g in group]
+
+
+def test_a_group_stands_where_the_least_of_its_members_has_promised_to_be() -> None:
+    skew = SkewMatrix.of(["a", "b", "c"], {})
+    generator = HeartbeatGenerator(group_bounds(Bounds.of(skew, 0, NEVER), [1, 1, 0], ["one", "two"]))
+    assert (generator.streams, generator.groups) == (("a", "b", "c"), ("one", "two"))
+    generator.promise(0, 7)
+    assert generator.heartbeats(0).tolist() == [7, MIN_TIME, MIN_TIME]
+    generator.promise(1, 5)
+    restored = HeartbeatGenerator(group_bounds(Bounds.of(skew, 0, NEVER), [1, 1, 0]))
+    restored.restore(generator.snapshot())
+    for each in (generator, restored):
+        assert each.heartbeats(0).tolist() == [7, 5, MIN_TIME]
+        assert each.group_heartbeats(0).tolist() == [MIN_TIME, 5]
+
+
+@given(bounds(), seeds)
+def test_only_streams_that_are_heard_move_a_heartbeat(declared: Bounds, rng: np.random.Generator) -> None:
+    declared = replace(declared, timeout=NEVER)
+    group = rng.permutation(grouping(rng, declared.skew.size))
+    for given_ in (declared, group_bounds(declared.closed(), group)):
+        whole, part = HeartbeatGenerator(given_), HeartbeatGenerator(given_)
+        own = int(rng.integers(0, len(whole.streams)))
+        heard = np.array([name in whole.heard_by([whole.streams[own]]) for name in whole.streams])
+        for stream, time, clock in emit(declared.closed(), rng, 25).rows():
+            whole.arrive([stream], [time], clock)
+            if heard[stream]:
+                part.arrive([stream], [time], clock)
+            assert whole.heartbeats(clock)[own] == part.heartbeats(clock)[own]
 
 
 @given(bounds(), seeds)
@@ -173,7 +233,7 @@ def test_many_sources_feed_few_heartbeats() -> None:
     clocks = np.arange(5_000) * 10
     times = clocks + rng.integers(-deviation[sources], deviation[sources] + 1)
     generator.arrive(sources, times, clocks)
-    heartbeats = generator.heartbeats(int(clocks[-1]))
+    heartbeats = generator.group_heartbeats(int(clocks[-1]))
     assert len(heartbeats) == 100
     assert heartbeats.max() > heartbeats.min() > clocks[-1] - 2100
 

@@ -13,12 +13,13 @@ from headrace.errors import SparkError
 from headrace.graph.admission import Rules
 from headrace.time.bounds import Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
+from headrace.time.grouping import Grouped
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.timestamp import MAX_TIME
 
 KEYS = ("disorder", "latency", "skew")
 StreamBounds = Mapping[str, Duration] | Promise
-AllBounds = Mapping[str, StreamBounds] | Bounds | Heartbeats | None
+AllBounds = Mapping[str, StreamBounds] | Bounds | Grouped | Heartbeats | None
 
 
 def inputs_of(
@@ -29,7 +30,7 @@ def inputs_of(
     rules = {name: Rules(disordered=True, enforce=enforce, guard=ahead) for name in streams}
     if bounds is None:
         return Inputs(rules=rules)
-    if isinstance(bounds, Bounds):
+    if isinstance(bounds, Bounds | Grouped):
         return Inputs(HeartbeatGenerator(bounds), rules=rules)
     if not isinstance(bounds, Mapping):
         return Inputs(bounds, rules=rules)
