@@ -44,10 +44,12 @@ def __getattr__(name: str) -> object:
     try:
         module = importlib.import_module(f"headrace.runtimes.spark.{home}")
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
         raise SparkError(
-            "HR-SP03", f"headrace.spark needs {error.name}", hint="pip install 'headrace[spark]'"
+            "HR-SP03",
+            f"headrace.spark needs {error.name}, which is not installed",
+            hint="pip install 'headrace[spark]'",
         ) from None
     return getattr(module, name)
 

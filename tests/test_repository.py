@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,3 +216,29 @@ def test_a_good_environment_is_left_alone(bare: Machine) -> None:
     bare.program(venv / "bin" / "python", "exit 0")
     assert bare.run("ensure-venv", str(venv)).returncode == 0
     assert [str(path.relative_to(venv)) for path in venv.rglob("*")] == ["bin", "bin/python"]
+
+
+# --- the package ------------------------------------------------------------------------------------------
+
+
+def test_the_package_is_marked_as_typed() -> None:
+    """PEP 561: without the file, type checkers ignore the annotations of an installed package."""
+    assert (ROOT / "headrace" / "py.typed").is_file()
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["headrace"]}, "nothing of the package is left out"
+    ignored = subprocess.run(
+        ["git", "check-ignore", "headrace/py.typed"], cwd=ROOT, check=False, capture_output=True
+    )
+    assert ignored.returncode != 0, "hatch leaves out what git ignores"
+
+
+def test_the_wheel_contains_the_mark_and_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    command = [sys.executable, "-c", build, str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    with zipfile.ZipFile(tmp_path / built.stdout.split()[-1]) as wheel:
+        names = wheel.namelist()
+        entry = next(name for name in names if name.endswith("entry_points.txt"))
+        assert "headrace/py.typed" in names
+        assert "headrace = headrace.cli.__main__:main" in wheel.read(entry).decode()

@@ -1,6 +1,24 @@
-"""`python -m headrace.cli`."""
+"""The entry point of `headrace` and of `python -m headrace.cli`: it needs nothing that may be missing."""
 
-from headrace.cli.app import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, or say how to install what it needs."""
+    try:
+        import rich  # noqa: F401
+
+        from headrace.cli.app import main as run
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "headrace"):
+            raise
+        print(f"headrace: {missing} is not installed; pip install 'headrace[cli]'", file=sys.stderr)
+        raise SystemExit(2) from None
+    run()
+
 
 if __name__ == "__main__":
     main()

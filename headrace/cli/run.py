@@ -16,7 +16,7 @@ from rich.live import Live
 
 from headrace.cli.status import leave
 from headrace.cli.view import as_line, as_table, last_words
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, SparkError
 from headrace.memory.allocation import keep_freed_memory
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress, Runner
@@ -28,6 +28,8 @@ PAUSE: Final = 5.0
 def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> None:
     """Run the pipeline in a file on the runtime that it, or the command, names."""
     pipeline = load(file)
+    for each in _said_first(pipeline, as_json, quiet):
+        print(f"note: {each}", file=sys.stderr)
     home = RUNTIMES.get(runtime or pipeline.runtime)
     if home is None:
         raise PipelineError(
@@ -37,6 +39,11 @@ def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) ->
             hint=f"--runtime {' or '.join(RUNTIMES)}",
         )
     home(pipeline, as_json, quiet)
+
+
+def _said_first(pipeline: Pipeline, as_json: bool, quiet: bool) -> tuple[str, ...]:
+    """What is said of a pipeline before it runs."""
+    return () if as_json or quiet else pipeline.warnings
 
 
 def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
@@ -49,7 +56,8 @@ def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
             show(progress)
 
         result = runner.run(on_progress=told)
-    print(last_words(result.progress, as_json), file=sys.stderr if _prints(pipeline) else sys.stdout)
+    said = _said_first(pipeline, as_json, quiet)
+    print(last_words(result.progress, as_json, said), file=sys.stderr if _prints(pipeline) else sys.stdout)
 
 
 def _prints(pipeline: Pipeline) -> bool:
@@ -58,8 +66,11 @@ def _prints(pipeline: Pipeline) -> bool:
 
 
 def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
-    from headrace.spark import Runner as SparkRunner
-
+    try:
+        from headrace.spark import Runner as SparkRunner
+    except SparkError as error:
+        hint = f"{error.hint}, or run it in this process: --runtime embedded"
+        raise SparkError(error.code, error.message, place="pipeline.runtime", hint=hint) from None
     runner = SparkRunner(pipeline)
 
     def told(progress: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -94,8 +95,8 @@ def _account(stream: dict[str, Any]) -> str:
     return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected}{shed})"
 
 
-def last_words(progress: Progress, as_json: bool) -> str:
-    """How a run ended."""
+def last_words(progress: Progress, as_json: bool, said: Collection[str] = ()) -> str:
+    """How a run ended; messages that were `said` before are not repeated."""
     status = asdict(progress)
     if as_json:
         return json.dumps(status)
@@ -105,7 +106,7 @@ def last_words(progress: Progress, as_json: bool) -> str:
         account += f", {s.rows_shed:,} shed" if s.rows_shed else ""
         lines.append(f"  stream {name}: {s.rows_in:,} rows in = {account}")
     lines += [f"  query {name}: {q.rows_out:,} answers" for name, q in progress.queries.items()]
-    lines += [f"  note: {each}" for each in progress.messages]
+    lines += [f"  note: {each}" for each in progress.messages if each not in said]
     if progress.state == "stopped" and progress.checkpoints:
         lines.append("  run it again to go on")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ from headrace.schema import Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
 from headrace.time.quantile import Confidence
 from headrace.time.timestamp import MAX_TIME
+
+NO_SPARK: Final = 'runs embedded, as pyspark is not installed; set runtime = "embedded" to choose this'
 
 T = TypeVar("T")
 Path_ = tuple[str | int, ...]
@@ -96,9 +99,19 @@ class _Reader:
                 "HR-F002", f"no TOML: {error}", place=self.name, hint="strings are quoted; keys have one ="
             ) from None
         try:
-            return FileSpec.model_validate(tables)
+            spec = FileSpec.model_validate(tables)
         except pydantic.ValidationError as error:
             raise self._refused(error, tables) from None
+        return spec if spec.pipeline.runtime is not None else self._with_runtime(spec)
+
+    def _with_runtime(self, spec: FileSpec) -> FileSpec:
+        """Spark where the file names no runtime; embedded where Spark is not installed and not needed."""
+        runtime = "spark"
+        if not _uses_spark(spec) and importlib.util.find_spec("pyspark") is None:
+            runtime = "embedded"
+            self.warnings.append(NO_SPARK)
+        table = spec.pipeline.model_copy(update={"runtime": runtime})
+        return spec.model_copy(update={"pipeline": table})
 
     def _refused(self, error: pydantic.ValidationError, tables: Mapping[str, Any]) -> PipelineError:
         """The first thing that is wrong, unknown keys before all else: they explain what is missing."""
@@ -313,6 +326,15 @@ class _Reader:
             self.warnings.append(f"no query reads stream {name!r}: it is not read at all")
         if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":
             self.warnings.append("no checkpoint: a run that is stopped begins anew")
+
+
+def _uses_spark(spec: FileSpec) -> bool:
+    sinks = [each for query in spec.queries for each in (query.sink, query.late, query.rejected)]
+    ends = [
+        *(stream.source for stream in spec.streams.values()),
+        *(sink for sink in sinks if sink is not None),
+    ]
+    return any(end.type == "spark" for end in ends)
 
 
 def _pairs(bound: SkewBound, domain: int | None) -> Callable[[], tuple[tuple[int, int], ...]]:

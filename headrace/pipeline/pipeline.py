@@ -116,8 +116,8 @@ class Pipeline:
 
     @property
     def runtime(self) -> str:
-        """`spark` or `embedded`."""
-        return self.spec.pipeline.runtime
+        """`spark` or `embedded`: as the file says, else what can run it here."""
+        return self.spec.pipeline.runtime or "spark"
 
     @property
     def read(self) -> dict[str, PipelineStream]:

@@ -250,7 +250,7 @@ class PipelineTable(Table):
     """`[pipeline]`."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    runtime: Literal["spark", "embedded"] = "spark"
+    runtime: Literal["spark", "embedded"] | None = None
     checkpoint: str | None = None
     interval: Seconds = 10.0
     every_rows: int | None = Field(default=None, ge=1)
