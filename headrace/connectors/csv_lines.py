@@ -1,20 +1,24 @@
 """CSV: a block is parsed at once; only a block with bad rows is looked at line by line.
 
-A value does not hold a line end: a quote that is not closed must not swallow the rows after it.
+Both ways accept the same lines and read the same values from them (a law of the tests). A value does not hold
+a line end: a quote that is not closed must not swallow the rows after it. Blanks beside a value that is not
+text are passed over; a value that is empty is null, or empty text.
 """
 
 from __future__ import annotations
 
-import csv
-
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.types as pt
 
 from headrace.connectors.codes import Code
-from headrace.connectors.columns import CANNOT, fit
+from headrace.connectors.columns import BLANKS, CANNOT, fit
 from headrace.connectors.contract import Bad, Block, empty, shown
-from headrace.connectors.lines import split
-from headrace.schema import Schema
+from headrace.connectors.lines import is_utf8, not_utf8, split
+from headrace.schema import DataType, Schema
+
+QUOTE = '"'
 
 
 class CsvLines:
@@ -24,38 +28,54 @@ class CsvLines:
         self.schema = schema
         self._names = names
         self._delimiter = delimiter
-        self._absent = [name for name in schema.names if name not in names]
+        self._wrong = _wrong_with(names, schema)
         self._read = [name for name in names if name in schema.names]
+        self._types = {field.name: _wire(field.type) for field in schema}
 
     def decode(self, lines: bytes) -> Block:
         """The rows of a block of lines, and the bad lines."""
-        if self._absent:
-            reason = f"the file has no column {self._absent[0]!r}"
-            return Block(empty(self.schema), tuple(Bad(Code.COLUMNS, reason, shown(x)) for x in split(lines)))
+        if self._wrong is not None:
+            bad = tuple(Bad(Code.COLUMNS, self._wrong, shown(line)) for line in split(lines))
+            return Block(empty(self.schema), bad)
         if not lines:
             return Block(empty(self.schema))
         found = self._parsed(lines)
-        return self._line_by_line(split(lines)) if found is None else fit(found, self.schema)
+        if found is None:
+            return self._line_by_line(split(lines))
+        block = fit(found, self.schema)
+        return block if not block.bad else fit(found, self.schema, split(lines))
 
     def _parsed(self, lines: bytes) -> pa.RecordBatch | None:
         """The rows, if every line is one and nothing is wrong with any."""
-        types = {f.name: f.type for f in self.schema}
+        if not is_utf8(lines) or lines.count(b"\r") != lines.count(b"\r\n") or self._is_open(lines):
+            return None
         try:
-            table = pc.read_csv(
+            table = pv.read_csv(
                 pa.BufferReader(lines),
-                pc.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=self._names),
-                pc.ParseOptions(delimiter=self._delimiter),
-                pc.ConvertOptions(column_types=types, include_columns=self._read, null_values=[""]),
+                pv.ReadOptions(use_threads=False, block_size=len(lines) + 1, column_names=self._names),
+                pv.ParseOptions(delimiter=self._delimiter),
+                pv.ConvertOptions(column_types=self._types, include_columns=self._read, null_values=[""]),
             )
         except CANNOT:
             return None
         count = lines.count(b"\n") + (not lines.endswith(b"\n"))
         if table.num_rows != count:
             return None
-        return table.select(self.schema.names).combine_chunks().to_batches()[0]
+        found = table.select(self.schema.names).combine_chunks().to_batches()[0]
+        columns = [
+            found.column(i) if pt.is_string(field.type) else _or_null(found.column(i))
+            for i, field in enumerate(self.schema)
+        ]
+        return pa.RecordBatch.from_arrays(columns, self.schema.names)
+
+    def _is_open(self, lines: bytes) -> bool:
+        """Whether the last line has a quote that is not closed; of others the number of rows tells."""
+        whole = lines.removesuffix(b"\n").removesuffix(b"\r")
+        last = whole[whole.rfind(b"\n") + 1 :]
+        return b'"' in last and isinstance(cut(last.decode(), self._delimiter), str)
 
     def _line_by_line(self, lines: list[bytes]) -> Block:
-        """Cut each line into text, and cast the columns of those that have the right number of values."""
+        """Cut each line into text, and convert the columns of those that have the right number of values."""
         good: list[bytes] = []
         rows: list[list[str]] = []
         bad: list[Bad] = []
@@ -69,29 +89,85 @@ class CsvLines:
         if not rows:
             return Block(empty(self.schema), tuple(bad))
         columns = dict(zip(self._names, zip(*rows, strict=True), strict=True))
-        text = pa.RecordBatch.from_arrays(
-            [self._text(name, columns[name]) for name in self._read], self._read
-        )
-        block = fit(text, self.schema, good)
+        texts = [self._text(field, columns[field.name]) for field in self.schema]
+        block = fit(pa.RecordBatch.from_arrays(texts, self.schema.names), self.schema, good)
         return Block(block.data, (*bad, *block.bad))
 
-    def _text(self, name: str, values: tuple[str, ...]) -> pa.Array:
-        is_text = pa.types.is_string(self.schema.field(name).type)
-        return pa.array([None if v == "" and not is_text else v for v in values], pa.string())
+    def _text(self, field: pa.Field, values: tuple[str, ...]) -> pa.Array:
+        text = pa.array(values, pa.string())
+        return text if pt.is_string(field.type) else _or_null(text)
 
     def _values(self, line: bytes) -> list[str] | Bad:
-        try:
-            values = next(csv.reader([line.decode("utf-8")], delimiter=self._delimiter, strict=True))
-        except UnicodeDecodeError as error:
-            return Bad(Code.ENCODING, f"byte {error.start} is not UTF-8", shown(line))
-        except csv.Error as error:
-            return Bad(Code.SYNTAX, f"no CSV: {error}", shown(line))
+        if (bad := not_utf8(line)) is not None:
+            return bad
+        values = cut(line.decode(), self._delimiter)
+        if isinstance(values, str):
+            return Bad(Code.SYNTAX, f"not CSV: {values}", shown(line))
         if len(values) != len(self._names):
             return Bad(Code.COLUMNS, f"{len(values)} values for {len(self._names)} columns", shown(line))
         return values
 
 
-def header(line: bytes, delimiter: str) -> list[str]:
-    """The names in the first line of a file."""
-    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
-    return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+def _wire(of: DataType) -> DataType:
+    """The type to parse as: where the parser has rules of its own about what a text means, ours are used."""
+    return of if pt.is_integer(of) or pt.is_floating(of) or pt.is_string(of) else pa.string()
+
+
+def _or_null(column: pa.Array) -> pa.Array:
+    """Text that is to become something else; nothing in it is null."""
+    if not pt.is_string(column.type):
+        return column
+    return pc.if_else(pc.equal(pc.utf8_trim(column, BLANKS), ""), pa.scalar(None, pa.string()), column)
+
+
+def _wrong_with(names: list[str], schema: Schema) -> str | None:
+    """Why no line below this header can be a row."""
+    for name in schema.names:
+        if name not in names:
+            return f"the file has no column {name!r}"
+        if names.count(name) > 1:
+            return f"the header names column {name!r} twice"
+    return None
+
+
+def cut(line: str, delimiter: str) -> list[str] | str:
+    """The values on a line, as Arrow cuts them; or why there are none.
+
+    A quote opens a value only as its first character, two are one inside of it, and what follows a closed
+    quote up to the delimiter belongs to the value as it stands.
+    """
+    if "\r" in line:
+        return "a carriage return within the line"
+    if QUOTE not in line:
+        return line.split(delimiter)
+    values: list[str] = []
+    at = 0
+    while True:
+        value = ""
+        if line.startswith(QUOTE, at):
+            end = _closing(line, at + 1)
+            if end < 0:
+                return "a quote is not closed"
+            value, at = line[at + 1 : end].replace(QUOTE * 2, QUOTE), end + 1
+        end = line.find(delimiter, at)
+        values.append(value + line[at : end if end >= 0 else None])
+        if end < 0:
+            return values
+        at = end + len(delimiter)
+
+
+def _closing(line: str, at: int) -> int:
+    """Where the quote is that closes a value; -1 if there is none."""
+    while (end := line.find(QUOTE, at)) >= 0 and line.startswith(QUOTE, end + 1):
+        at = end + 2
+    return end
+
+
+def header(line: bytes, delimiter: str, longest: int) -> list[str] | Bad:
+    """The names in the first line of a file; what cannot be one is a bad row."""
+    if len(line.rstrip(b"\r\n")) >= longest:
+        return Bad(Code.TOO_LONG, f"a header of {len(line)} bytes or more", shown(line))
+    names = cut(line.decode("utf-8-sig", "replace").rstrip("\r\n"), delimiter)
+    if isinstance(names, str):
+        return Bad(Code.SYNTAX, f"the header is not CSV: {names}", shown(line))
+    return [name.strip() for name in names]

@@ -19,14 +19,21 @@ _CONTROL = r"[\x00-\x1f]"
 
 def json_lines(rows: pa.RecordBatch) -> bytes:
     """One JSON object a line. NaN and infinities are the strings that Spark writes."""
-    if not rows.num_rows:
-        return b""
+    return b"".join(_bytes_of(chunk) for chunk in _chunks(_objects(rows, "}\n"))) if rows.num_rows else b""
+
+
+def json_objects(rows: pa.RecordBatch) -> pa.Array:
+    """Each row as JSON, the line that `json_lines` would write of it."""
+    if not rows.num_columns:
+        return pa.array(["{}"] * rows.num_rows, pa.large_string())
+    return _objects(rows, "}")
+
+
+def _objects(rows: pa.RecordBatch, ending: str) -> Any:
     pieces: list[Any] = []
     for i, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
-        pieces += [("{" if i == 0 else ",") + json.dumps(name) + ":", _json(column)]
-    pieces += ["}\n", ""]
-    lines = pc.binary_join_element_wise(*[_large(piece) for piece in pieces])
-    return b"".join(_bytes_of(chunk) for chunk in _chunks(lines))
+        pieces += [("{" if i == 0 else ",") + json.dumps(name) + ":", json_values(column)]
+    return pc.binary_join_element_wise(*[_large(piece) for piece in [*pieces, ending, ""]])
 
 
 def _large(piece: Any) -> Any:
@@ -48,7 +55,8 @@ def _bytes_of(lines: pa.Array) -> bytes:
     return bytes(memoryview(values)[width[lines.offset] : width[lines.offset + len(lines)]])
 
 
-def _json(column: pa.Array) -> pa.Array:
+def json_values(column: pa.Array) -> pa.Array:
+    """Each value as JSON; null as `null`."""
     if pt.is_dictionary(column.type):
         column = column.dictionary_decode()
     make = next((make for holds, make in _MAKERS if holds(column.type)), _by_python)

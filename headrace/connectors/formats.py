@@ -19,7 +19,7 @@ from headrace.connectors.columns import fit
 from headrace.connectors.contract import Bad, Block, empty
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.json_lines import JsonLines
-from headrace.connectors.lines import BLOCK, LONGEST, LineFile
+from headrace.connectors.lines import BLOCK, LONGEST, MARK, LineFile
 from headrace.schema import Schema
 
 ROWS: Final = 131_072
@@ -52,6 +52,21 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+def decoder(schema: Schema, how: Format, names: list[str] | None = None) -> JsonLines | CsvLines:
+    """What makes rows of lines; `names` are the columns of a CSV file, else those of the schema."""
+    if how.name == "json":
+        return JsonLines(schema, missing=how.missing)
+    return CsvLines(schema, schema.names if names is None else names, delimiter=how.delimiter)
+
+
+def headed(schema: Schema, how: Format, first: bytes) -> tuple[JsonLines | CsvLines, tuple[Bad, ...]]:
+    """The decoder of a CSV file by its first line, and that line if it is bad: then no other is a row."""
+    names = header(first, how.delimiter, how.longest)
+    if isinstance(names, Bad):
+        return decoder(schema, how, []), (names,)
+    return decoder(schema, how, names), ()
+
+
 class LinesReader:
     """JSON lines or CSV; a place is an offset."""
 
@@ -60,31 +75,35 @@ class LinesReader:
         self._schema, self._how = schema, how
         self._decoder: JsonLines | CsvLines | None = None
         self._begin = 0
+        self._bad: tuple[Bad, ...] = ()
 
     def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
         decoder = self._decoder or self._decoding(complete)
-        cut = None if decoder is None else self._lines.read(max(at or 0, self._begin), complete=complete)
-        if decoder is None or cut is None:
+        if decoder is None:
             return None
-        block = decoder.decode(cut.lines)
+        if self._bad and (at or 0) < self._begin:
+            return Block(empty(self._schema), self._bad), self._begin
+        begin = max(at or 0, self._begin)
+        cut = self._lines.read(begin, complete=complete)
+        if cut is None:
+            return None
+        block = decoder.decode(cut.lines if begin else cut.lines.removeprefix(MARK))
         return Block(block.data, (*cut.bad, *block.bad)), cut.next
 
     def _decoding(self, complete: bool) -> JsonLines | CsvLines | None:
         """The decoder, once a header that is asked for has been read."""
-        how = self._how
-        if how.name == "json":
-            self._decoder = JsonLines(self._schema, missing=how.missing)
-        elif not how.header:
-            self._decoder = CsvLines(self._schema, self._schema.names, delimiter=how.delimiter)
+        if self._how.name == "json" or not self._how.header:
+            self._decoder = decoder(self._schema, self._how)
         elif (first := self._first_line(complete)) is not None:
             self._begin = len(first)
-            self._decoder = CsvLines(self._schema, header(first, how.delimiter), delimiter=how.delimiter)
+            self._decoder, self._bad = headed(self._schema, self._how, first)
         return self._decoder
 
     def _first_line(self, complete: bool) -> bytes | None:
         with self._lines.path.open("rb") as file:
             line = file.readline(self._how.longest)
-        return line if line and (complete or line.endswith(b"\n")) else None
+        whole = complete or line.endswith(b"\n") or len(line) == self._how.longest
+        return line if line and whole else None
 
     def close(self) -> None:
         self._lines.close()

@@ -1,4 +1,7 @@
-"""JSON lines: a block is parsed at once; only a block with bad rows is looked at line by line."""
+"""JSON lines: a block is parsed at once; only a block with bad rows is looked at line by line.
+
+Both ways accept the same lines and read the same values from them (a law of the tests).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.types as pt
 
 from headrace.connectors.codes import Code
-from headrace.connectors.columns import CANNOT, any_null, fit
+from headrace.connectors.columns import CANNOT, any_null, fit, unfit
 from headrace.connectors.contract import Bad, Block, empty, shown
-from headrace.connectors.lines import split
+from headrace.connectors.lines import is_utf8, not_utf8, split
+from headrace.connectors.times import is_time
 from headrace.schema import DataType, Schema
 
-_NEWLINE, _OPEN, _CLOSE, _RETURN = b"\n{}\r"
+_NEWLINE, _OPEN, _CLOSE, _LIST, _RETURN = b"\n{}[\r"
+
+DEEP: Final = 500
+"""Brackets on a line from which on it is looked at before Arrow's parser sees it."""
 
 
 class JsonLines:
@@ -35,47 +43,50 @@ class JsonLines:
         if not lines:
             return Block(empty(self.schema))
         count = _regular(lines)
-        found = self._parsed(lines) if count else None
+        found = self._parsed(lines, self._parse) if count and is_utf8(lines) else None
         if found is None or found.num_rows != count:
-            return self._line_by_line(split(lines))
+            return self._line_by_line(_split(lines))
         if self._strict and (nulls := any_null(found)).any():
-            return self._complete(found, nulls, split(lines))
-        return fit(found, self.schema, None if _plain(self._wire, self.schema) else split(lines))
+            return self._complete(found, nulls, _split(lines))
+        block = fit(found, self.schema)
+        return block if not block.bad else fit(found, self.schema, _split(lines))
 
-    def _parsed(self, lines: bytes) -> pa.RecordBatch | None:
+    def _parsed(self, lines: bytes, how: pj.ParseOptions) -> pa.RecordBatch | None:
         options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         try:
-            table = pj.read_json(pa.BufferReader(lines), options, self._parse)
+            table = pj.read_json(pa.BufferReader(lines), options, how)
             table.validate(full=True)
         except CANNOT:
             return None
-        return table.select(self.schema.names).combine_chunks().to_batches()[0] if table.num_rows else None
+        names = how.explicit_schema.names
+        return table.select(names).combine_chunks().to_batches()[0] if table.num_rows else None
 
     def _complete(self, found: pa.RecordBatch, nulls: Any, lines: list[bytes]) -> Block:
         """Tell a null that was written from a column that was not, in the rows that have a null."""
-        names = self.schema.names
         bad = {}
-        for i in np.flatnonzero(nulls):
-            absent = json.loads(lines[i])
-            missing = [name for name in names if name not in absent]
-            if missing:
-                bad[int(i)] = Bad(Code.COLUMNS, f"no column {missing[0]!r}", shown(lines[i]))
+        for i in np.flatnonzero(nulls).tolist():
+            if (missing := self._missing(_loaded(lines[i]))) is not None:
+                bad[i] = Bad(Code.COLUMNS, missing, shown(lines[i]))
         if not bad:
             return fit(found, self.schema, lines)
         good = [i for i in range(found.num_rows) if i not in bad]
         rest = fit(found.take(pa.array(good, pa.int64())), self.schema, [lines[i] for i in good])
         return Block(rest.data, (*bad.values(), *rest.bad))
 
+    def _missing(self, row: dict[str, Any]) -> str | None:
+        name = next((name for name in self.schema.names if name not in row), None)
+        return None if name is None else f"no column {name!r}"
+
     def _line_by_line(self, lines: list[bytes]) -> Block:
         """Sort out the lines that cannot be, and parse the others at once."""
         good: list[bytes] = []
         bad: list[Bad] = []
         for line in lines:
-            reason = self._reason(line)
-            if reason is None:
+            wrong = self._wrong_with(line)
+            if wrong is None:
                 good.append(line)
             else:
-                bad.append(Bad(*reason, shown(line)))
+                bad.append(wrong)
         rows = self._halved(good, bad)
         whole = pa.Table.from_batches(rows, self.schema).combine_chunks().to_batches() if rows else []
         return Block(whole[0] if whole else empty(self.schema), tuple(bad))
@@ -84,44 +95,72 @@ class JsonLines:
         """Rows of lines each of which is an object; what the parser refuses is found by halving."""
         if not lines:
             return []
-        found = self._parsed(b"\n".join(lines) + b"\n")
+        found = self._parsed(b"\n".join(lines) + b"\n", self._parse)
         if found is not None and found.num_rows == len(lines):
             block = fit(found, self.schema, lines)
             bad += block.bad
             return [block.data]
         if len(lines) == 1:
-            bad.append(Bad(Code.TYPE, "a value is not of its column's type", shown(lines[0])))
+            bad.append(Bad(Code.TYPE, self._refused(lines[0]), shown(lines[0])))
             return []
         half = len(lines) // 2
         return self._halved(lines[:half], bad) + self._halved(lines[half:], bad)
 
-    def _reason(self, line: bytes) -> tuple[str, str] | None:
-        """What is wrong with a line, as far as that is quickly seen."""
-        try:
-            row = json.loads(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            return Code.ENCODING, f"byte {error.start} is not UTF-8"
-        except (ValueError, RecursionError) as error:
-            return Code.SYNTAX, f"no JSON: {error}"
-        if not isinstance(row, dict):
-            return Code.SYNTAX, "no JSON object"
-        for field in self.schema:
-            if field.name not in row:
-                if self._strict:
-                    return Code.COLUMNS, f"no column {field.name!r}"
-            elif not _fits(row[field.name], field.type):
-                return (
-                    Code.TYPE,
-                    f"column {field.name}: {json.dumps(row[field.name])[:80]} is no {field.type}",
+    def _refused(self, line: bytes) -> str:
+        """Which value of a line the parser does not take."""
+        row = _loaded(line)
+        for field in self._wire:
+            alone = pj.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
+            if self._parsed(line, alone) is None:
+                return unfit(
+                    self.schema.field(field.name), json.dumps(row.get(field.name), ensure_ascii=False)
                 )
+        return "a name or a text is written in a way that cannot be read"
+
+    def _wrong_with(self, line: bytes) -> Bad | None:
+        """What is wrong with a line, as far as that is quickly seen."""
+        if (bad := not_utf8(line)) is not None:
+            return bad
+        try:
+            row = _loaded(line)
+        except RecursionError:
+            return Bad(Code.SYNTAX, "not JSON that can be read: it is nested too deeply", shown(line))
+        except ValueError as error:
+            return Bad(Code.SYNTAX, f"not JSON: {error}", shown(line))
+        if not isinstance(row, dict):
+            return Bad(Code.SYNTAX, "not a JSON object", shown(line))
+        if self._strict and (missing := self._missing(row)) is not None:
+            return Bad(Code.COLUMNS, missing, shown(line))
+        for field in self.schema:
+            if not _fits(value := row.get(field.name), field.type):
+                return Bad(Code.TYPE, unfit(field, json.dumps(value, ensure_ascii=False)), shown(line))
         return None
 
 
+def _split(lines: bytes) -> list[bytes]:
+    """The lines that hold more than blanks."""
+    return [line for line in split(lines) if not line.isspace()]
+
+
+def _loaded(line: bytes) -> Any:
+    """A line as Python reads it: to see what is wrong with it, not for its values."""
+    return json.loads(line, parse_int=_whole, parse_constant=_not_json)
+
+
+def _whole(digits: str) -> int:
+    """Python refuses thousands of digits, which may stand in a column that nobody reads."""
+    return int(digits[:100])
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
 def _regular(lines: bytes) -> int:
-    """How many lines there are, if each begins as an object and ends as one; else 0.
+    """How many lines there are, if each begins as an object, ends as one and is not nested deeply; else 0.
 
     The parser cares nothing for line ends. Two rows on a line, or one on two, are found by this and by
-    counting its rows.
+    counting its rows. It has no limit to the depth but its stack.
     """
     bytes_ = np.frombuffer(lines, np.uint8)
     ends = np.flatnonzero(bytes_ == _NEWLINE)
@@ -133,28 +172,40 @@ def _regular(lines: bytes) -> int:
     if returns.any():
         last = np.where(returns, bytes_[np.maximum(ends - 2, 0)], last)
     regular = (begins < ends).all() and (bytes_[begins] == _OPEN).all() and (last == _CLOSE).all()
-    return len(ends) if regular else 0
+    return len(ends) if regular and not _deep(lines, bytes_, begins) else 0
+
+
+def _deep(lines: bytes, bytes_: npt.NDArray[np.uint8], begins: npt.NDArray[np.intp]) -> bool:
+    """Whether a line has so many brackets that it may be nested deeply: Python has a look at it then."""
+    if lines.count(b"{") + lines.count(b"[") <= len(begins) + DEEP:
+        return False
+    opening = (bytes_ == _OPEN) | (bytes_ == _LIST)
+    return bool((np.add.reduceat(opening, begins, dtype=np.int64) > DEEP).any())
 
 
 def _wire(of: DataType) -> DataType:
-    """The type to parse as, where the parser does not know the one that is wanted."""
-    return pa.string() if pt.is_date(of) else of
+    """The type to parse as: times are text to the parser, and read by one rule for all formats."""
+    return pa.string() if is_time(of) else of
 
 
-def _plain(wire: Schema, schema: Schema) -> bool:
-    return bool(wire.equals(schema))
+def _in_range(value: Any, of: DataType) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    signed = pt.is_signed_integer(of)
+    reach = 1 << (of.bit_width - signed)
+    return bool((-reach if signed else 0) <= value < reach)
 
 
-_JSON: Final[tuple[tuple[Callable[[DataType], bool], Callable[[Any], bool]], ...]] = (
-    (pt.is_boolean, lambda v: isinstance(v, bool)),
-    (pt.is_integer, lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    (pt.is_floating, lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)),
-    (pt.is_decimal, lambda v: isinstance(v, (int, float, str)) and not isinstance(v, bool)),
-    (lambda of: pt.is_string(of) or pt.is_temporal(of) or pt.is_binary(of), lambda v: isinstance(v, str)),
+_JSON: Final[tuple[tuple[Callable[[DataType], bool], Callable[[Any, DataType], bool]], ...]] = (
+    (pt.is_boolean, lambda v, of: isinstance(v, bool)),
+    (pt.is_integer, _in_range),
+    (pt.is_floating, lambda v, of: isinstance(v, (int, float)) and not isinstance(v, bool)),
+    (pt.is_decimal, lambda v, of: isinstance(v, (int, float, str)) and not isinstance(v, bool)),
+    (lambda of: pt.is_string(of) or pt.is_temporal(of) or pt.is_binary(of), lambda v, of: isinstance(v, str)),
 )
 
 
 def _fits(value: Any, of: DataType) -> bool:
     if value is None:
         return True
-    return next((holds(value) for is_type, holds in _JSON if is_type(of)), True)
+    return next((holds(value, of) for is_type, holds in _JSON if is_type(of)), True)

@@ -11,7 +11,10 @@ from headrace.connectors.contract import Bad, shown
 
 BLOCK: Final = 4 << 20
 LONGEST: Final = 8 << 20
-"""A line longer than this is no row: it is skipped up to its end, and rejected."""
+"""A line longer than this is not a row: it is skipped up to its end, and rejected."""
+
+MARK: Final = b"\xef\xbb\xbf"
+"""What some programs put at the beginning of a file in UTF-8; it is not part of the first line."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,18 @@ class LineFile:
 
     def _skip(self, file: BinaryIO, offset: int, complete: bool) -> Cut | None:
         """Past the end of a line that is too long, reading on from where the search came to last time."""
-        at = max(self._skipped[1], offset)
+        at, ended = max(self._skipped[1], offset), 0
         file.seek(at)
-        while chunk := file.read(1 << 20):
+        while not ended and (chunk := file.read(1 << 20)):
             end = chunk.find(b"\n")
-            at += end + 1 if end >= 0 else len(chunk)
-            if end >= 0:
-                break
-        else:
-            if not complete:
-                self._skipped = (offset, at)
-                return None
+            ended = int(end >= 0)
+            at += end if ended else len(chunk)
+        if not ended and not complete:
+            self._skipped = (offset, at)
+            return None
         self._skipped = (-1, 0)
         file.seek(offset)
-        return Cut(b"", at, (_too_long(file.read(4096), at - offset),))
+        return Cut(b"", at + ended, (too_long(file.read(4096), at - offset),))
 
     def close(self) -> None:
         if self._file is not None:
@@ -80,10 +81,31 @@ def _first_line(data: bytes) -> int:
     return len(data) if end < 0 else end
 
 
-def _too_long(head: bytes, size: int) -> Bad:
+def too_long(head: bytes, size: int) -> Bad:
+    """A line of so many bytes, without its end."""
     return Bad(Code.TOO_LONG, f"a line of {size} bytes", shown(head[:4096]))
 
 
+def is_utf8(lines: bytes) -> bool:
+    """Whether a block can be read as text; parsers look only at the columns that are wanted."""
+    if lines.isascii():
+        return True
+    try:
+        lines.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def not_utf8(line: bytes) -> Bad | None:
+    """A line that cannot be read as text."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return Bad(Code.ENCODING, f"byte {error.start} is not UTF-8", shown(line))
+    return None
+
+
 def split(lines: bytes) -> list[bytes]:
-    """The lines that hold something, without their ends."""
-    return [line for each in lines.split(b"\n") if (line := each.removesuffix(b"\r")) and not line.isspace()]
+    """The lines that hold something, be it blanks, without their ends."""
+    return [line for each in lines.split(b"\n") if (line := each.removesuffix(b"\r"))]

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, Block, Position, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
-from headrace.connectors.formats import Format
+from headrace.connectors.formats import Format, decoder
 from headrace.connectors.json_lines import JsonLines
 from headrace.connectors.spool import Spool
 from headrace.errors import ConnectorError
@@ -95,7 +95,7 @@ class LiveLines:
         self._names: list[str] | None = None
         self._decoder: JsonLines | CsvLines | None = None
         if self.how.name == "json":
-            self._decoder = JsonLines(self.schema, missing=self.how.missing)
+            self._decoder = decoder(self.schema, self.how)
         elif not self.how.header:
             self._use(self.schema.names)
         self._bytes = 0
@@ -109,7 +109,7 @@ class LiveLines:
 
     def _use(self, names: list[str]) -> None:
         self._names = names
-        self._decoder = CsvLines(self.schema, names, delimiter=self.how.delimiter)
+        self._decoder = decoder(self.schema, self.how, names)
 
     def read(self) -> Block | None:
         if self._fresh and self.spool is not None:
@@ -160,10 +160,16 @@ class LiveLines:
         bad += long
 
     def _decode(self, lines: bytes) -> Block:
+        bad: tuple[Bad, ...] = ()
         if self._decoder is None and lines:
             first, _, lines = lines.partition(b"\n")
-            self._use(header(first, self.how.delimiter))
-        return self._decoder.decode(lines) if self._decoder else Block(empty(self.schema))
+            names = header(first, self.how.delimiter, self.how.longest)
+            bad = (names,) if isinstance(names, Bad) else ()
+            self._use([] if isinstance(names, Bad) else names)
+        if self._decoder is None:
+            return Block(empty(self.schema))
+        block = self._decoder.decode(lines)
+        return Block(block.data, (*bad, *block.bad))
 
     def _expect_header(self) -> None:
         """What comes now comes from another peer."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.connectors.codes import Code
-from headrace.connectors.columns import row_text
+from headrace.connectors.columns import row_texts
 from headrace.connectors.contract import Bad, Times, shown
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
@@ -58,7 +58,7 @@ class Timing:
         early = self.earliest is not None and tick < self.earliest
         limit = f"before {self.earliest}" if early else f"after {self.latest}"
         reason = f"column {self.column}: time {tick} is {limit}: another unit?"
-        return Bad(Code.IMPLAUSIBLE, reason, shown(row_text(data, i)))
+        return Bad(Code.IMPLAUSIBLE, reason, shown(row_texts(data.slice(i, 1))[0]))
 
 
 def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:

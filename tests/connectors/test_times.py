@@ -1,0 +1,94 @@
+"""One rule for times in text: every spelling, by the kernel, by JSON lines and by CSV."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.connectors.contract import Block
+from headrace.connectors.csv_lines import CsvLines
+from headrace.connectors.json_lines import JsonLines
+from headrace.connectors.times import times_of
+from tests.connectors.spellings import SPELLINGS, TIMES, expected
+
+MICROS = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+
+
+def schema(of: pa.DataType) -> pa.Schema:
+    return pa.schema([("i", pa.int64()), ("at", of)])
+
+
+def as_json(texts: list[str], of: pa.DataType) -> Block:
+    lines = [json.dumps({"i": i, "at": text}, ensure_ascii=False) for i, text in enumerate(texts)]
+    return JsonLines(schema(of)).decode("\n".join(lines).encode())
+
+
+def as_csv(texts: list[str], of: pa.DataType) -> Block:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(enumerate(texts))
+    return CsvLines(schema(of), ["i", "at"]).decode(out.getvalue().encode())
+
+
+READERS = {"json": as_json, "csv": as_csv}
+
+
+def read(block: Block) -> dict[int, dt.datetime]:
+    return {row["i"]: row["at"].replace(tzinfo=None) for row in block.data.to_pylist()}
+
+
+def wanted(texts: list[str]) -> dict[int, dt.datetime]:
+    times = {i: expected(text) for i, text in enumerate(texts)}
+    return {i: time for i, time in times.items() if time is not None}
+
+
+def test_the_table_says_what_the_rule_says() -> None:
+    for text, said in SPELLINGS.items():
+        assert expected(text) == (None if said is None else dt.datetime.fromisoformat(said)), text
+
+
+@pytest.mark.parametrize("of", MICROS, ids=str)
+@pytest.mark.parametrize("name", READERS)
+def test_every_spelling_in_every_format(name: str, of: pa.DataType) -> None:
+    texts = list(SPELLINGS)
+    block = READERS[name](texts, of)
+    assert read(block) == wanted(texts)
+    bad = [text for text, said in SPELLINGS.items() if said is None]
+    assert [each.reason for each in block.bad] == [
+        f"column at: {json.dumps(text, ensure_ascii=False)} is not a TIMESTAMP" for text in bad
+    ]
+    assert all(each.code == "HR-R102" for each in block.bad)
+    assert all(text in each.raw for text, each in zip(bad, block.bad, strict=True))
+
+
+@given(st.lists(TIMES, min_size=1, max_size=20))
+@example(list(SPELLINGS))
+def test_all_formats_read_the_same_times(texts: list[str]) -> None:
+    made, bad = times_of(pa.array(texts), pa.timestamp("us"))
+    times = made.to_pylist()
+    assert {i: time for i, time in enumerate(times) if not bad[i]} == wanted(texts)
+    assert all(times[i] is None for i in range(len(texts)) if bad[i])
+    for reader in READERS.values():
+        assert read(reader(texts, pa.timestamp("us"))) == wanted(texts)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=20))
+def test_a_date_is_a_time_of_ten_characters(texts: list[str]) -> None:
+    days = {i: t.date() for i, t in wanted(texts).items() if len(texts[i].strip(" \t")) == 10}
+    for reader in READERS.values():
+        rows = reader(texts, pa.date32()).data.to_pylist()
+        assert {row["i"]: row["at"] for row in rows} == days
+
+
+def test_null_is_null_and_slices_are_read_from_where_they_begin() -> None:
+    texts = pa.array(["x", None, "2026-01-02", None, "y"])
+    made, bad = times_of(texts.slice(1, 3), pa.timestamp("us"))
+    assert made.to_pylist() == [None, dt.datetime(2026, 1, 2), None]
+    assert not bad.any()
+    assert as_csv(["", "  "], pa.timestamp("us")).data.column("at").null_count == 2
