@@ -55,7 +55,7 @@ class OrderGate(Gate):
             late = batch.start <= frontier
             return late.astype(np.int64), ~late
         first, copies = windows_of(batch.start, self.window)
-        answered = (frontier + 1) // self.window.slide
+        answered = (frontier + 1 - self.window.shift) // self.window.slide
         missed = np.clip(answered - first + 1, 0, copies)
         return missed, missed < copies
 

@@ -31,7 +31,7 @@ _MAX = np.iinfo(np.int64).max
 @nb.njit(inline="always")
 def _pane_end(time: int, offset: int, slide: int, rest: int) -> int:
     """The first instant after the pane that holds `time`, which is `offset` into its slide."""
-    step = slide - rest - offset if offset < slide - rest else slide - offset
+    step = rest - offset if offset < rest else slide - offset
     return time + step if time <= _MAX - step else _MAX
 
 
@@ -48,20 +48,22 @@ def assign_slots(
 ) -> tuple[int, int, int]:
     """The entry of each row; returns how many entries and panes are new, and the end of the open pane.
 
-    `state` is (slide, rest, end and first entry of the open pane, first entry held, next id). A slide is one
-    pane, or two where the range is no multiple of it (`rest` = range mod slide): then windows begin `rest`
-    before a slide ends. Pane 2j begins with slide j, pane 2j + 1 at its cut. `latest[code]` is a group's
-    newest entry.
+    `state` is (slide, rest, offset, end and first entry of the open pane, first entry held, next id). Slide j
+    begins at j·slide + offset, where a window starts. It is one pane, or two if the range is not a multiple
+    of it (`rest` = range mod slide): then windows end `rest` after a slide begins. Pane 2j − 1 begins with
+    slide j, pane 2j where windows end, so that window k is the panes just before 2k. `latest[code]` is a
+    group's newest entry.
     """
-    slide, rest, open_end, open_first, base, next = state[0], state[1], state[2], state[3], state[4], state[5]
+    slide, rest, shift, open_end = state[0], state[1], state[2], state[3]
+    open_first, base, next = state[4], state[5], state[6]
     added = opened = 0
     for i in range(times.size):
         time = times[i]
         if time >= open_end:
-            offset = time % slide
+            offset = (time - shift) % slide
             open_end = _pane_end(time, offset, slide, rest)
             open_first = next + added
-            new_panes[opened, 0] = 2 * ((time - offset) // slide) + (1 if offset >= slide - rest else 0)
+            new_panes[opened, 0] = 2 * ((time - shift - offset) // slide) - (1 if offset < rest else 0)
             new_panes[opened, 1] = open_first
             opened += 1
         code = codes[i]

@@ -14,7 +14,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class ExpandOperator(Stateless):
-    """The copy for window [kS − T, kS) has the time kS − 1, at or after the row's own."""
+    """The copy for a window has the time of its answer, its last instant: at or after the row's own."""
 
     def __init__(self, plan: Expand) -> None:
         super().__init__()
@@ -25,12 +25,12 @@ class ExpandOperator(Stateless):
         rows = np.repeat(np.arange(len(batch)), copies)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
         copied = batch.take(rows)
-        times = (np.repeat(first, copies) + nth) * self._window.slide - 1
+        times = (np.repeat(first, copies) + nth) * self._window.slide + self._window.shift - 1
         return sort_by_start(Batch(copied.data, times, arrival=copied.arrival))
 
 
 def windows_of(times: Times, window: Sliding) -> tuple[Counts, Counts]:
-    """For each time, the least k with the time in [kS − T, kS), and how many such k there are."""
-    first = times // window.slide + 1
-    last = (times + window.size) // window.slide
+    """For each time, the first window that holds it, and how many do."""
+    first = (times - window.shift) // window.slide + 1
+    last = (times - window.offset) // window.slide + window.size // window.slide
     return first, np.maximum(last - first + 1, 0)

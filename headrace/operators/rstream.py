@@ -12,7 +12,7 @@ from headrace.flow.state import Cell, Part
 from headrace.operators.changes import Changes, Codes
 from headrace.operators.contract import Waiting
 from headrace.operators.counted import History, Multiplicities
-from headrace.operators.ticks import tick_after
+from headrace.operators.ticks import tick_after, ticks_until
 from headrace.plan.nodes import RStream
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -29,7 +29,7 @@ class Spans:
 
 
 class RStreamOperator(Waiting):
-    """R(τ) at τ = k·slide − 1, computed span by span: between two changes of a content its ticks are counted.
+    """R(τ) at its ticks, computed span by span: between two changes of a content its ticks are counted.
 
     Costs follow the output and the changes. Rows that are still open when the stream has ended
     (frontier MAX_TIME) are reported up to the last instant at which anything changed: there is no last tick.
@@ -39,7 +39,7 @@ class RStreamOperator(Waiting):
 
     def __init__(self, plan: RStream) -> None:
         super().__init__()
-        self._slide = plan.slide
+        self._ticks = plan.ticks
         self._changes = Changes(plan.schema)
         self._counts = Multiplicities(1)
         self._cell = Cell(reported=MIN_TIME, changed=MIN_TIME, live=0)
@@ -49,11 +49,11 @@ class RStreamOperator(Waiting):
 
     def map_heartbeat(self, heartbeat: int) -> int:
         """Just before the next tick: nothing happens between two."""
-        return heartbeat if heartbeat in (MIN_TIME, MAX_TIME) else tick_after(heartbeat, self._slide) - 1
+        return heartbeat if heartbeat in (MIN_TIME, MAX_TIME) else tick_after(heartbeat, self._ticks) - 1
 
     def due(self) -> int:
         """The next tick, if any row is valid now."""
-        return tick_after(self._cell["reported"], self._slide) if self._cell["live"] else MAX_TIME
+        return tick_after(self._cell["reported"], self._ticks) if self._cell["live"] else MAX_TIME
 
     def answer(self, frontier: int) -> Batch | None:
         if frontier <= self._cell["reported"]:
@@ -80,7 +80,7 @@ class RStreamOperator(Waiting):
 
     def _report(self, until: int, held: Spans | None, history: History | None) -> Batch | None:
         """Every content at its ticks after the last answer, up to `until`."""
-        if (until + 1) // self._slide <= (self._cell["reported"] + 1) // self._slide:
+        if ticks_until(until, self._ticks) <= ticks_until(self._cell["reported"], self._ticks):
             return None
         spans = [] if history is None else [_changing(history)]
         if held is not None:
@@ -91,11 +91,12 @@ class RStreamOperator(Waiting):
         codes, begin, end, copies = (
             np.concatenate([getattr(s, name) for s in spans]) for name in ("codes", "begin", "end", "copies")
         )
-        first = begin // self._slide
-        ticks = np.maximum(np.minimum(end, stop) // self._slide - first, 0) * (copies > 0)
+        slide, phase = self._ticks.slide, self._ticks.phase
+        first = (begin - phase) // slide
+        ticks = np.maximum((np.minimum(end, stop) - phase) // slide - first, 0) * (copies > 0)
         span = np.repeat(np.arange(len(codes)), ticks)
         nth = np.arange(len(span)) - np.repeat(np.cumsum(ticks) - ticks, ticks)
-        times = (first[span] + 1 + nth) * self._slide - 1
+        times = (first[span] + 1 + nth) * slide + phase - 1
         order = order_of(times)
         order = np.repeat(order, copies[span[order]])
         return Batch(self._changes.rows(codes[span[order]]), times[order]) if len(order) else None

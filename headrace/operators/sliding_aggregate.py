@@ -19,6 +19,7 @@ from headrace.operators.accumulators.recipes import all_needs, recipe
 from headrace.operators.accumulators.specs import OfColumn, is_placed
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
+from headrace.operators.ticks import tick_after
 from headrace.plan.nodes import SlidingAggregate
 from headrace.plan.order import keeps_arrival_order
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -79,8 +80,10 @@ class SlidingAggregateOperator(Waiting):
 
     def _in_windows(self, batch: Batch) -> Batch:
         """Without the rows that fall between two windows, where the range is less than the slide."""
-        size, slide = self._plan.window.size, self._plan.window.slide
-        return batch if size >= slide else batch.filter(batch.start % slide >= slide - size)
+        window = self._plan.window
+        if window.size >= window.slide:
+            return batch
+        return batch.filter((batch.start - window.offset) % window.slide < window.size)
 
     # -------------------------------------------------------------------------------------- windows out
 
@@ -91,8 +94,7 @@ class SlidingAggregateOperator(Waiting):
         """Nothing comes out between two ticks: the output's heartbeat is just before the next one."""
         if heartbeat in (MIN_TIME, MAX_TIME):
             return heartbeat
-        slide = self._plan.window.slide
-        return max(heartbeat, min(MAX_TIME, ((heartbeat + 1) // slide + 1) * slide - 2))
+        return tick_after(heartbeat, self._plan.window.ticks) - 1
 
     def answer(self, frontier: int) -> Batch | None:
         if self._pending:
@@ -112,7 +114,7 @@ class SlidingAggregateOperator(Waiting):
     def _finish(self, closing: Closing) -> Batch:
         window = self._plan.window
         found = {value.spec: value.close(closing) for value in self._values}
-        ends = np.repeat(closing.windows * window.slide, np.diff(closing.rows))
+        ends = np.repeat(closing.windows * window.slide + window.shift, np.diff(closing.rows))
         columns = self._groups.keys.take(closing.codes) + [r.make(found) for r in self._recipes]
         if self._plan.bounds:
             columns += [pa.array(ends - window.size), pa.array(ends)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.flow.batch import Times
+from headrace.plan.windows import Ticks
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
@@ -34,8 +35,13 @@ def scale(counts: Times, step: int | Times) -> Times:
     return np.where(counts > MAX_TIME // step, MAX_TIME, counts * step)
 
 
-def tick_after(time: int, slide: int) -> int:
-    """The first tick k·slide − 1 later than `time`; the two ends of the domain absorb."""
+def tick_after(time: int, ticks: Ticks) -> int:
+    """The first of the ticks that is later than `time`; the two ends of the domain absorb."""
     if time in (MIN_TIME, MAX_TIME):
         return time
-    return min(MAX_TIME, ((time + 1) // slide + 1) * slide - 1)
+    return min(MAX_TIME, (ticks_until(time, ticks) + 1) * ticks.slide + ticks.phase - 1)
+
+
+def ticks_until(time: int, ticks: Ticks) -> int:
+    """The number k of the last tick at or before `time`."""
+    return (time + 1 - ticks.phase) // ticks.slide

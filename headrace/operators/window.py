@@ -97,20 +97,20 @@ def _unbounded(spec: Unbounded) -> Validity:
 
 def _sliding(spec: Sliding) -> Validity:
     """From the answer of the first window that holds the row to that of the first that does not."""
-    size, slide = spec.size, spec.slide
+    slide, whole = spec.slide, spec.size // spec.slide
 
     def start(times: Times) -> Times:
-        return _tick(times // slide + 1)
+        return _answer((times - spec.shift) // slide + 1)
 
     def end(times: Times) -> Times:
-        return _tick(ticks.add(times, size) // slide + 1)
+        return _answer((times - spec.offset) // slide + whole + 1)
 
-    def _tick(counts: Times) -> Times:
-        scaled = ticks.scale(counts, slide)
-        return np.where(scaled == MAX_TIME, MAX_TIME, scaled - 1)
+    def _answer(windows: Times) -> Times:
+        scaled = ticks.scale(windows, slide)
+        return np.where(scaled == MAX_TIME, MAX_TIME, ticks.add(scaled - 1, spec.shift))
 
     def heartbeat(time: int) -> int:
-        return time if time in (MIN_TIME, MAX_TIME) else ticks.tick_after(time, slide) - 1
+        return time if time in (MIN_TIME, MAX_TIME) else ticks.tick_after(time, spec.ticks) - 1
 
     return Validity(start, end, heartbeat)
 

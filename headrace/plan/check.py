@@ -171,6 +171,12 @@ def _to_stream(plan: nodes.ToStream) -> None:
 def _rstream(plan: nodes.RStream) -> None:
     _relations("RSTREAM", plan.inputs)
     _positive("RSTREAM", plan.slide)
+    if not 0 <= plan.phase < plan.slide:
+        raise PlanError(
+            "HR-P001",
+            f"the offset of RSTREAM must be less than its slide {plan.slide}, not {plan.phase}",
+            hint="write an offset from 0 to slide − 1",
+        )
     if _is_from_the_beginning(plan.input):
         raise PlanError(
             "HR-P021",

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expressions import Column, Expression
-from headrace.plan.windows import Sliding, WindowSpec
+from headrace.plan.windows import Sliding, Ticks, WindowSpec
 from headrace.schema import Schema, concat_schemas
 
 PLACED: Final = ("first", "last")
@@ -419,10 +419,16 @@ class DStream(ToStream):
 
 @dataclass(frozen=True)
 class RStream(ToStream):
-    """R(τ) at every tick τ = k·slide − 1. `slide = 1` is every tick: only for rows valid for a few ticks.
+    """R(τ) at every tick τ = k·slide + phase − 1. `slide = 1` is every tick: only for rows valid for a few.
 
     `once`: each row is valid from one tick until the next, so that nothing need be remembered.
     """
 
     slide: int = 1
+    phase: int = 0
     once: bool = False
+
+    @property
+    def ticks(self) -> Ticks:
+        """When the relation is reported."""
+        return Ticks(self.slide, self.phase)

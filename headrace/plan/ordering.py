@@ -81,7 +81,7 @@ def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     _refuse_order(plan)
     window = plan.window
     below = Order(Expand(_place(plan.input, disorder, minds=True), window))
-    each = replace(plan, input=below, window=Sliding(window.slide, window.slide))
+    each = replace(plan, input=below, window=Sliding(window.slide, window.slide, window.ticks.phase))
     if plan.bounds is None or window.size == window.slide:
         return each
     start, end = plan.bounds

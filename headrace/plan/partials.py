@@ -40,7 +40,7 @@ class Partials:
     @property
     def pane(self) -> int:
         """The length of a pane: rows of one are in the same windows."""
-        return math.gcd(self.window.size, self.window.slide)
+        return math.gcd(self.window.size, self.window.slide, self.window.offset)
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,25 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import is_static
+from headrace.plan.windows import Ticks
 
 KEEPS = (nodes.Select, nodes.Project, nodes.Union, nodes.Join)
 """What gives rows the intervals of the rows below: of two that meet, the common part, here all of it."""
 
 
-def tick_of(plan: Plan) -> int | None:
-    """The slide from whose tick τ = k·slide − 1 to the next each row is valid; None if that is not so."""
+def ticks_of(plan: Plan) -> Ticks | None:
+    """The ticks from one of which to the next each row is valid; None if that is not so."""
     if isinstance(plan, nodes.SlidingAggregate):
-        return plan.window.slide
+        return plan.window.ticks
     if isinstance(plan, SessionAggregate):
-        return 1
+        return Ticks(1)
     if not isinstance(plan, KEEPS):
         return None
     joined = isinstance(plan, nodes.Join)
-    found = {tick_of(each) for each in plan.inputs if not (joined and is_static(each))}
+    found = {ticks_of(each) for each in plan.inputs if not (joined and is_static(each))}
     return found.pop() if len(found) == 1 else None
 
 
-def reported(plan: Plan, slide: int) -> nodes.RStream:
-    """The relation at every tick of a slide, row by row where that is all."""
-    return nodes.RStream(plan, slide, once=tick_of(plan) == slide)
+def reported(plan: Plan, ticks: Ticks) -> nodes.RStream:
+    """The relation at every tick, row by row where that is all."""
+    return nodes.RStream(plan, ticks.slide, ticks.phase, once=ticks_of(plan) == ticks)

@@ -15,7 +15,7 @@ from headrace.plan.top import SortKey, TopN
 
 SPECS: dict[type[Any], Callable[[Any], str]] = {
     windows.Range: lambda w: f"RANGE {w.size}" if w.least is None else f"RANGE MIN {w.least}, MAX {w.size}",
-    windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}",
+    windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}{_offset(w.offset)}",
     windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
     windows.Now: lambda w: "NOW",
     windows.Session: lambda w: _partition(w.keys) + f"SESSION {w.gap}",
@@ -42,7 +42,9 @@ LINES: dict[type[Plan], Callable[[Any], str]] = {
     nodes.Except: lambda p: "except all" if p.all else "except",
     nodes.IStream: lambda p: "istream" if p.nets else "istream: no equal row goes as one comes, none is held",
     nodes.DStream: lambda p: "dstream",
-    nodes.RStream: lambda p: f"rstream each {p.slide}" + (", a row at one tick only" if p.once else ""),
+    nodes.RStream: lambda p: (
+        f"rstream each {p.slide}{_offset(p.phase)}" + (", a row at one tick only" if p.once else "")
+    ),
     Sequence: lambda p: f"sequence {_sequence(p)}",
     Stamp: lambda p: "stamp with the instant of passing",
     ordering.Order: lambda p: "order: rows wait here until no earlier one can come",
@@ -72,6 +74,10 @@ def show_node(plan: Plan) -> str:
 def _lines(plan: Plan, depth: int) -> list[str]:
     line = "  " * depth + show_node(plan)
     return [line, *(below for p in plan.inputs for below in _lines(p, depth + 1))]
+
+
+def _offset(ticks: int) -> str:
+    return f" OFFSET {ticks}" if ticks else ""
 
 
 def _named(name: str, expression: object) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-SPAN: Final = re.compile(r"\b(RANGE|SLIDE|MIN|MAX|SESSION|WITHIN|each|granularity|coarsest|finest) (\d+)\b")
+SPAN: Final = re.compile(
+    r"\b(RANGE|SLIDE|OFFSET|MIN|MAX|SESSION|WITHIN|each|granularity|coarsest|finest) (\d+)\b"
+)
 UNITS: Final = (
     (604_800, "WEEK"),
     (86_400, "DAY"),

@@ -19,7 +19,7 @@ from headrace.plan.reporting import reported
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.trees import exchange, is_static, minds_order, sources_of, walk
-from headrace.plan.windows import Range, Sliding
+from headrace.plan.windows import Range, Sliding, Ticks
 
 STEADY = (
     *(nodes.Select, nodes.Project, nodes.Union, nodes.Join),
@@ -100,27 +100,27 @@ def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
 
 
 def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
-    slide = slide_of(part)
-    if slide is None:
+    ticks = changes_at(part)
+    if ticks is None:
         inlet = Inlet(name, part.schema, relation=True)
         return Cut(part, inlet, exchange(plan, part, inlet))
     output = Source(name, part.schema)
-    upper = exchange(plan, part, nodes.Window(output, Range(slide)))
+    upper = exchange(plan, part, nodes.Window(output, Range(ticks.slide)))
     if any(map(minds_order, walk(upper))):
         return None
-    return Cut(reported(part, slide), output, upper)
+    return Cut(reported(part, ticks), output, upper)
 
 
-def slide_of(plan: Plan) -> int | None:
-    """The slide at whose answers alone the relation changes; None if it may change at other times."""
+def changes_at(plan: Plan) -> Ticks | None:
+    """The ticks at which alone the relation changes; None if it may change at other times."""
     if isinstance(plan, nodes.SlidingAggregate):
-        return plan.window.slide
+        return plan.window.ticks
     if isinstance(plan, SessionAggregate):
-        return 1
+        return Ticks(1)
     if isinstance(plan, nodes.Window):
-        return plan.spec.slide if isinstance(plan.spec, Sliding) else None
+        return plan.spec.ticks if isinstance(plan.spec, Sliding) else None
     if not isinstance(plan, STEADY):
         return None
     joined = isinstance(plan, nodes.Join)
-    found = {slide_of(each) for each in plan.inputs if not (joined and is_static(each))}
+    found = {changes_at(each) for each in plan.inputs if not (joined and is_static(each))}
     return found.pop() if len(found) == 1 else None

@@ -25,20 +25,46 @@ class Range:
             ordered("RANGE", "MIN", self.least, "MAX", self.size)
 
 
+@dataclass(frozen=True, order=True)
+class Ticks:
+    """The instants k·slide + phase − 1: those at which windows that slide are answered."""
+
+    slide: int
+    phase: int = 0
+
+
 @dataclass(frozen=True)
 class Sliding:
-    """`[RANGE T SLIDE S]`: windows [kS − T, kS), each answered at the tick kS − 1.
+    """`[RANGE T SLIDE S]`: windows [jS, jS + T), each answered at its last instant, jS + T − 1.
 
-    Between two slides the relation stays as it was at the last one, so a row at t is valid in
-    [ceil((t + 1) / S)·S − 1, (floor((t + T) / S) + 1)·S − 1); where that is empty (T < S) it is in no window.
+    Between two answers the relation stays as it was at the last one, so a row is valid from the answer of
+    the first window that holds it to that of the first that does not; in a gap (T < S) it is in no window.
+    With an `offset`, windows start at jS + offset. A window is counted by its end, k·S + `shift`.
     """
 
     size: int
     slide: int
+    offset: int = 0
 
     def __post_init__(self) -> None:
         _positive("RANGE", self.size)
         _positive("SLIDE", self.slide)
+        if not 0 <= self.offset < self.slide:
+            raise PlanError(
+                "HR-P001",
+                f"the offset of a window must be less than its SLIDE {self.slide}, not {self.offset}",
+                hint="write an offset from 0 to SLIDE − 1",
+            )
+
+    @property
+    def shift(self) -> int:
+        """Window k ends at k·S + shift."""
+        return self.size % self.slide + self.offset
+
+    @property
+    def ticks(self) -> Ticks:
+        """When windows are answered."""
+        return Ticks(self.slide, self.shift % self.slide)
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,24 @@ from headrace.plan.nodes import (
     Window,
 )
 from headrace.plan.session import SessionAggregate
-from headrace.plan.windows import Now, Range, Sliding, Unbounded
+from headrace.plan.windows import Now, Range, Sliding, Ticks, Unbounded
 
 FOREVER: Final = math.inf
 GROWING: Final = (Select, Project, Join, Distinct, Union)
 
 
-def slides(plan: Plan) -> frozenset[int]:
-    """The slides of all windows between this relation and the streams it is made of."""
+def ticks_of(plan: Plan) -> frozenset[Ticks]:
+    """When the windows between this relation and the streams it is made of are answered."""
     if isinstance(plan, ToStream) or not plan.is_relation:
         return frozenset()
-    own: frozenset[int] = frozenset()
+    own: frozenset[Ticks] = frozenset()
     if isinstance(plan, SlidingAggregate):
-        own = frozenset({plan.window.slide})
+        own = frozenset({plan.window.ticks})
     if isinstance(plan, SessionAggregate):
-        own = frozenset({1})
+        own = frozenset({Ticks(1)})
     if isinstance(plan, Window) and isinstance(plan.spec, Sliding):
-        own = frozenset({plan.spec.slide})
-    return own.union(*(slides(each) for each in plan.inputs))
+        own = frozenset({plan.spec.ticks})
+    return own.union(*(ticks_of(each) for each in plan.inputs))
 
 
 def lasts(plan: Plan) -> float:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.plan.nodes import DStream, IStream, RStream
+from headrace.plan.windows import Ticks
 from headrace.sql.catalog import Relation
 from headrace.sql.codes import Code
-from headrace.sql.lifetimes import FOREVER, keeps_all, lasts, slides
+from headrace.sql.lifetimes import FOREVER, keeps_all, lasts, ticks_of
 from headrace.sql.place import Place, fail
 
 
@@ -33,7 +34,7 @@ def _rstream(relation: Relation, place: Place) -> Relation:
     if relation.is_stream or lasts(relation.plan) == FOREVER:
         hint = "bound it, as in [NOW] or [RANGE 10 MINUTES SLIDE 1 MINUTE], or write ISTREAM"
         fail(Code.ENDLESS, "RSTREAM repeats rows that never leave without end", place, hint)
-    return replace(relation, plan=RStream(relation.plan, _slide(relation, place) or 1), implicit=False)
+    return _reported(relation, _ticks(relation, place) or Ticks(1))
 
 
 OUTPUTS: Final[dict[str, Callable[[Relation, Place], Relation]]] = {
@@ -47,15 +48,22 @@ def by_default(relation: Relation, place: Place) -> Relation:
     """A stream is left alone, a sliding query reports each window once, any other relation its new rows."""
     if relation.is_stream:
         return relation
-    slide = _slide(relation, place)
-    if slide is None or lasts(relation.plan) == FOREVER:
+    ticks = _ticks(relation, place)
+    if ticks is None or lasts(relation.plan) == FOREVER:
         return _istream(relation, place)
-    return replace(relation, plan=RStream(relation.plan, slide), implicit=False)
+    return _reported(relation, ticks)
 
 
-def _slide(relation: Relation, place: Place) -> int | None:
-    found = slides(relation.plan)
-    if len(found) > 1:
+def _reported(relation: Relation, ticks: Ticks) -> Relation:
+    return replace(relation, plan=RStream(relation.plan, ticks.slide, ticks.phase), implicit=False)
+
+
+def _ticks(relation: Relation, place: Place) -> Ticks | None:
+    found = ticks_of(relation.plan)
+    if len({ticks.slide for ticks in found}) > 1:
         hint = "write ISTREAM(…), or let all windows slide by the same amount"
         fail(Code.SLIDES, "the windows slide by different amounts", place, hint)
+    if len(found) > 1:
+        hint = "write ISTREAM(…), or let their ranges differ by a multiple of the SLIDE"
+        fail(Code.SLIDES, "the windows end at different instants", place, hint)
     return next(iter(found), None)

@@ -19,7 +19,7 @@ from headrace.plan.nodes import (
 from headrace.plan.sequence import Sequence
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
-from headrace.plan.windows import Rows, Sliding, Unbounded
+from headrace.plan.windows import Rows, Sliding, Ticks, Unbounded
 
 ROWWISE = (Select, Project)
 
@@ -60,15 +60,15 @@ def is_finite(plan: Plan) -> bool:
     return all(is_finite(below) for below in plan.inputs)
 
 
-def slides(plan: Plan) -> set[int]:
-    """The slides of the windows that a relation is made of."""
+def ticks_of(plan: Plan) -> set[Ticks]:
+    """When the windows that a relation is made of are answered."""
     if isinstance(plan, SlidingAggregate):
-        return {plan.window.slide}
+        return {plan.window.ticks}
     if isinstance(plan, SessionAggregate):
-        return {1}
+        return {Ticks(1)}
     if isinstance(plan, Window):
-        return {plan.spec.slide} if isinstance(plan.spec, Sliding) else set()
-    return set().union(*(slides(below) for below in plan.inputs))
+        return {plan.spec.ticks} if isinstance(plan.spec, Sliding) else set()
+    return set().union(*(ticks_of(below) for below in plan.inputs))
 
 
 def joins(plan: Plan) -> int:

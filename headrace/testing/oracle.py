@@ -216,13 +216,17 @@ def _unbounded(_: windows.Unbounded, __: Schema, happened: list[Element]) -> lis
 
 def _sliding(spec: windows.Sliding, _: Schema, happened: list[Element]) -> list[Element]:
     """From the answer of the first window that holds the row to the answer of the first that does not."""
-    holding = [(e.row, _windows_of(spec, e.start)) for e in happened]
-    return [Element(row, ks.start * spec.slide - 1, ks.stop * spec.slide - 1) for row, ks in holding if ks]
+    holding = [(e.row, _starts_of(spec, e.start)) for e in happened]
+    last = spec.size - 1
+    return [
+        Element(row, starts[0] + last, starts[-1] + spec.slide + last) for row, starts in holding if starts
+    ]
 
 
-def _windows_of(spec: windows.Sliding, time: int) -> range:
-    """The k of every window kS − T ≤ time < kS."""
-    return range(_ceil(time + 1, spec.slide), (time + spec.size) // spec.slide + 1)
+def _starts_of(spec: windows.Sliding, time: int) -> range:
+    """The starts, multiples of the slide, of the windows that hold the time: start ≤ time < start + size."""
+    first = _ceil(time - spec.size + 1 - spec.offset, spec.slide) * spec.slide + spec.offset
+    return range(first, time + 1, spec.slide)
 
 
 def _rows(spec: windows.Rows, schema: Schema, happened: list[Element]) -> list[Element]:
@@ -282,8 +286,8 @@ def _sliding_aggregate(plan: nodes.SlidingAggregate, sources: Sources) -> list[E
     size, slide = plan.window.size, plan.window.slide
     happened = _ordered(plan.input, sources)
     answers = []
-    for k in sorted({k for e in happened for k in _windows_of(plan.window, e.start)}):
-        begin, end = k * slide - size, k * slide
+    for begin in sorted({start for e in happened for start in _starts_of(plan.window, e.start)}):
+        end = begin + size
         bounds = (begin, end) if plan.bounds else ()
         for row in _groups(plan, [e.row for e in happened if begin <= e.start < end]):
             answers.append(Element(row + bounds, end - 1, end + slide - 1))
@@ -414,12 +418,13 @@ def _rstream(plan: nodes.RStream, sources: Sources) -> list[Element]:
     elements = _meaning(plan.input, sources)
     if any(e.end == MAX_TIME for e in elements):
         raise ValueError("RStream over rows that never leave has no finite answer: the oracle cannot list it")
-    return [Element(e.row, tick, tick) for e in elements for tick in _ticks(plan.slide, e.start, e.end)]
+    return [Element(e.row, tick, tick) for e in elements for tick in _ticks(plan.ticks, e.start, e.end)]
 
 
-def _ticks(slide: int, start: int, end: int) -> range:
-    """Every k·slide − 1 in [start, end)."""
-    return range(_ceil(start + 1, slide) * slide - 1, end, slide)
+def _ticks(ticks: windows.Ticks, start: int, end: int) -> range:
+    """Every k·slide + phase − 1 in [start, end)."""
+    slide, phase = ticks.slide, ticks.phase
+    return range(_ceil(start + 1 - phase, slide) * slide + phase - 1, end, slide)
 
 
 Meaning = Callable[[Any, Sources], list[Element]]

@@ -23,7 +23,7 @@ from headrace.plan.nodes import AggregateCall, Plan, Source, Table
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
-from headrace.testing.legal import ends_are_known, is_finite, joins, slides, starts_are_known
+from headrace.testing.legal import ends_are_known, is_finite, joins, starts_are_known, ticks_of
 from headrace.testing.schemas import (
     BOOL,
     FLOAT,
@@ -180,8 +180,18 @@ def _source_of(draw: st.DrawFn, field: Schema, below: Schema) -> Expression:
 # --------------------------------------------------------------------------------------------- windows
 
 
+def slidings(longest: int, slowest: int) -> st.SearchStrategy[windows.Sliding]:
+    """Windows of any range, slide and offset: with gaps, and ranges that are not multiples of the slide."""
+    return st.builds(
+        lambda size, slide, offset: windows.Sliding(size, slide, offset % slide),
+        st.integers(1, longest),
+        st.integers(1, slowest),
+        st.integers(0, 1),
+    )
+
+
 def _sliding(draw: st.DrawFn) -> windows.Sliding:
-    return windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    return draw(slidings(9, 5))
 
 
 def _spec(draw: st.DrawFn, schema: Schema) -> windows.WindowSpec:
@@ -400,7 +410,9 @@ def _to_stream(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 
 def _rstream(draw: st.DrawFn, plan: Plan) -> Plan:
-    return nodes.RStream(plan, draw(st.sampled_from([*sorted(slides(plan)), 1, 2, 3])))
+    others = [windows.Ticks(1), windows.Ticks(2), windows.Ticks(3), windows.Ticks(3, 2)]
+    ticks = draw(st.sampled_from([*sorted(ticks_of(plan)), *others]))
+    return nodes.RStream(plan, ticks.slide, ticks.phase)
 
 
 def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:

@@ -24,6 +24,7 @@ from headrace.plan.top import SortKey, TopN
 from headrace.schema import Schema
 from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from headrace.testing.oracle import Element
+from headrace.testing.plans import slidings
 from headrace.testing.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
 from headrace.testing.sequence_plans import sequence_of
 from headrace.testing.user_aggregates import calls_on
@@ -266,8 +267,8 @@ def merges(draw: st.DrawFn) -> Case:
 def expansions(draw: st.DrawFn) -> Case:
     """The copy of a row for a window is what the window, reported at its tick, shows."""
     below = draw(disordered(draw(schemas())))
-    window = windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
-    meaning = nodes.RStream(nodes.Window(below[0], window), window.slide)
+    window = draw(slidings(9, 5))
+    meaning = nodes.RStream(nodes.Window(below[0], window), window.slide, window.ticks.phase)
     return replace(case_of(ordering.Expand(below[0], window), (below,)), meaning=meaning)
 
 
@@ -305,7 +306,7 @@ def aggregates(draw: st.DrawFn) -> Case:
 def sliding_aggregates(draw: st.DrawFn) -> Case:
     schema = draw(schemas())
     below = draw(streams(schema) | given_streams(schema))
-    window = windows.Sliding(draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+    window = draw(slidings(9, 5))
     bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
     keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=True))
     return case_of(nodes.SlidingAggregate(below[0], keys, calls_, window, bounds), (below,))
@@ -364,8 +365,9 @@ def tops(draw: st.DrawFn) -> Case:
     return Case(plan, (below[1],), {name: below[2]})
 
 
-def rstreams(slide: int) -> st.SearchStrategy[Case]:
-    return unary(lambda below: nodes.RStream(below, slide), opens=False)
+def rstreams(window: windows.Sliding) -> st.SearchStrategy[Case]:
+    ticks = window.ticks
+    return unary(lambda below: nodes.RStream(below, ticks.slide, ticks.phase), opens=False)
 
 
 CASES: dict[str, Entry] = {
@@ -383,7 +385,7 @@ CASES: dict[str, Entry] = {
     "IStreamOperator": Entry(unary(nodes.IStream)),
     "ComingsOperator": Entry(telling(), build=istream),
     "DStreamOperator": Entry(unary(nodes.DStream)),
-    "RStreamOperator": Entry(st.integers(1, 5).flatmap(rstreams)),
+    "RStreamOperator": Entry(slidings(9, 5).flatmap(rstreams)),
     "UnionOperator": Entry(unions()),
     "JoinOperator": Entry(joins()),
     "SequenceOperator": Entry(sequences()),

@@ -221,7 +221,9 @@ def test_an_admitted_row_counts_in_every_window_that_is_not_answered_yet(data: s
     delta = data.draw(st.integers(1, 3))
     came = [a for a in arrivals(data.draw, 10) if a[0] == "a"]
     window = data.draw(st.sampled_from([Sliding(4, 4), Sliding(6, 2), Sliding(5, 3), Sliding(2, 5)]))
-    plan = RStream(SlidingAggregate(A, ("k",), CALLS, window, ("from", "to")), window.slide)
+    plan = RStream(
+        SlidingAggregate(A, ("k",), CALLS, window, ("from", "to")), window.slide, window.ticks.phase
+    )
     found = drive(plan, generator(delta), came, Rules(disordered=True, enforce="admit"))
     expected, missed = _flink(came, delta, window)
     assert_same_stream(found.answers, expected, schema=plan.schema)
@@ -234,10 +236,11 @@ def _flink(came: list[Arrival], delta: int, window: Sliding) -> tuple[list[tuple
     filled: dict[tuple[int, int], list[int]] = {}
     missed = 0
     for i, (_, _, time, row) in enumerate(came):
-        newest = max((t for _, _, t, _ in came[:i]), default=None)
-        heartbeat = None if newest is None else newest - delta
-        for k in range((time // window.slide) + 1, (time + window.size) // window.slide + 1):
-            end = k * window.slide
+        last = max((t for _, _, t, _ in came[:i]), default=None)
+        heartbeat = None if last is None else last - delta
+        newest = time // window.slide * window.slide
+        for begin in range(newest, time - window.size, -window.slide):
+            end = begin + window.size
             if heartbeat is not None and end - 1 <= heartbeat:
                 missed += 1
             else:

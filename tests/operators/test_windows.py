@@ -19,7 +19,8 @@ from headrace.operators.rows_window import RowsWindowOperator
 from headrace.operators.ticks import add, ceil_to, floor_to, tick_after
 from headrace.operators.window import WindowOperator
 from headrace.plan.nodes import Granularity, Project, Source, Window
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.plan.windows import Now, Range, Rows, Sliding, Ticks, Unbounded
+from headrace.testing.plans import slidings
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -45,7 +46,8 @@ def spans(batch: Batch) -> list[tuple[int, int]]:
         (Now(), [(-3, -2), (9, 10), (MAX_TIME - 5, MAX_TIME - 4)]),
         (Unbounded(), [(-3, MAX_TIME), (9, MAX_TIME), (MAX_TIME - 5, MAX_TIME)]),
         (Sliding(20, 10), [(-1, 19), (9, 29)]),
-        (Sliding(2, 10), [(9, 19)]),
+        (Sliding(2, 9), [(10, 19)]),
+        (Sliding(3, 2), [(-2, 0), (10, 12), (MAX_TIME - 5, MAX_TIME - 1)]),
     ],
     ids=lambda s: type(s).__name__,
 )
@@ -54,7 +56,7 @@ def test_validity_stays_inside_the_time_domain(spec: Range, expected: list[tuple
     assert spans(operator.apply(stream(-3, 9, MAX_TIME - 5))) == expected
 
 
-SPECS = st.builds(Sliding, st.integers(1, 30), st.integers(1, 12)) | st.builds(Range, st.integers(1, 9))
+SPECS = slidings(30, 12) | st.builds(Range, st.integers(1, 9))
 
 
 @given(SPECS, st.integers(-50, 50))
@@ -87,10 +89,10 @@ def test_rounding_saturates(step: int, values: list[int]) -> None:
     assert floor_to(np.array(low, np.int64), step).tolist() == [t // step * step for t in low]
 
 
-@given(st.integers(-100, 100), st.integers(1, 20))
-def test_the_tick_after_is_the_next_one(time: int, slide: int) -> None:
-    tick = tick_after(time, slide)
-    assert (tick + 1) % slide == 0
+@given(st.integers(-100, 100), st.integers(1, 20), st.integers(0, 19))
+def test_the_tick_after_is_the_next_one(time: int, slide: int, phase: int) -> None:
+    tick = tick_after(time, Ticks(slide, phase % slide))
+    assert (tick + 1 - phase) % slide == 0
     assert time < tick <= time + slide
 
 

@@ -65,11 +65,13 @@ def test_a_sliding_aggregate_is_the_aggregate_of_the_sliding_window(
 def test_each_window_is_reported_once_with_the_rows_between_its_bounds(
     data: oracle.Sources, size: int, slide: int
 ) -> None:
-    plan = SlidingAggregate(A, (), (AggregateCall("n", "count"),), Sliding(size, slide), ("begin", "end"))
-    found = oracle.stream(RStream(plan, slide), data)
+    """Windows start at multiples of the slide, as in Spark and Flink, and are answered at end − 1."""
+    window = Sliding(size, slide)
+    plan = SlidingAggregate(A, (), (AggregateCall("n", "count"),), window, ("begin", "end"))
+    found = oracle.stream(RStream(plan, slide, window.ticks.phase), data)
     assert len({end for _, (_, _, end) in found}) == len(found)
     for time, (count, begin, end) in found:
-        assert (time, end - begin, end % slide) == (end - 1, size, 0)
+        assert (time, end - begin, begin % slide) == (end - 1, size, 0)
         assert count == sum(begin <= each < end for each, _ in data["a"])
 
 

@@ -80,10 +80,9 @@ def _(plan: nodes.Aggregate, data: oracle.Sources, now: int) -> Bag:
 
 @node_content.register
 def _(plan: nodes.SlidingAggregate, data: oracle.Sources, now: int) -> Bag:
-    slide, size = plan.window.slide, plan.window.size
-    end = (now + 1) // slide * slide
-    inside = [row for time, row in happened(plan.input, data) if end - size <= time < end]
-    bounds = (end - size, end) if plan.bounds else ()
+    begin, end = newest_window(plan.window, now)
+    inside = [row for time, row in happened(plan.input, data) if begin <= time < end]
+    bounds = (begin, end) if plan.bounds else ()
     return Counter({row + bounds: 1 for row in groups(plan, inside)})
 
 
@@ -161,8 +160,14 @@ def _(spec: windows.Unbounded, names: list[str], events: list[Event], now: int) 
 
 @held.register
 def _(spec: windows.Sliding, names: list[str], events: list[Event], now: int) -> list[Row]:
-    end = (now + 1) // spec.slide * spec.slide
-    return [row for time, row in events if end - spec.size <= time < end]
+    begin, end = newest_window(spec, now)
+    return [row for time, row in events if begin <= time < end]
+
+
+def newest_window(spec: windows.Sliding, now: int) -> tuple[int, int]:
+    """The last window [begin, end) that has been answered by now: begin is a multiple of the slide."""
+    begin = (now + 1 - spec.size - spec.offset) // spec.slide * spec.slide + spec.offset
+    return begin, begin + spec.size
 
 
 @held.register

@@ -46,9 +46,15 @@ def test_sliding_window_excludes_its_end_and_includes_its_begin() -> None:
 
 
 def test_sliding_with_gaps_between_windows_skips_rows_in_no_window() -> None:
-    """T = 2, S = 5: windows [3, 5), [8, 10): times 0 … 2 and 5 … 7 are in none."""
+    """T = 2, S = 5: windows [0, 2), [5, 7): times 2 … 4 and 7 … 9 are in none."""
     found = intervals(Window(A, Sliding(2, 5)), a=rows(*((t, t, 0.0) for t in range(10))))
-    assert found == [(3, 0.0, 4, 9), (4, 0.0, 4, 9), (8, 0.0, 9, 14), (9, 0.0, 9, 14)]
+    assert found == [(0, 0.0, 1, 6), (1, 0.0, 1, 6), (5, 0.0, 6, 11), (6, 0.0, 6, 11)]
+
+
+def test_sliding_windows_start_at_multiples_of_the_slide_where_the_range_is_not_one() -> None:
+    """T = 3, S = 2: time 4 is in [2, 5) and [4, 7), as in Spark's `window` and Flink's `HOP`."""
+    found = intervals(Window(A, Sliding(3, 2)), a=rows((4, 1, 0.0), (-1, 2, 0.0)))
+    assert sorted(found) == [(1, 0.0, 4, 8), (2, 0.0, 0, 2)]
 
 
 def test_sliding_is_aligned_to_multiples_of_the_slide_before_zero_too() -> None:

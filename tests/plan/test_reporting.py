@@ -27,10 +27,10 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.reporting import tick_of
+from headrace.plan.reporting import ticks_of
 from headrace.plan.rewrite import optimize
 from headrace.plan.session import SessionAggregate
-from headrace.plan.windows import Range, Sliding
+from headrace.plan.windows import Range, Sliding, Ticks
 from headrace.testing.plans import Case
 from tests.plan.rewriting import assert_optimised_alike
 
@@ -50,7 +50,8 @@ def counted(source: Source = S, size: int = 4, slide: int = 2) -> Plan:
 ONCE = {
     "sliding": (counted(), 2),
     "tumbling": (counted(slide=4), 4),
-    "less than its slide": (counted(size=1, slide=3), 3),
+    "less than its slide": (counted(size=1, slide=3), 3, 1),
+    "not a multiple of its slide": (counted(size=5, slide=3), 3, 2),
     "having": (Select(counted(), col("n_k") > 1), 2),
     "projected": (Project(counted(), (("x", col("n_k")),)), 2),
     "union": (Union((counted(), counted(R))), 2),
@@ -62,6 +63,7 @@ OFTEN = {
     "window": Window(S, Sliding(4, 2)),
     "range": Window(S, Range(4)),
     "other slides": Union((counted(), counted(R, slide=4))),
+    "other ends": Union((counted(), counted(R, size=5))),
     "window joined": Join(counted(), Window(R, Range(3)), ("k",), ("j",)),
     "aggregate above": Aggregate(counted(), (), (AggregateCall("m", "max", "n_k"),)),
     "distinct": Distinct(Project(counted(), (("x", col("n_k")),))),
@@ -70,15 +72,19 @@ OFTEN = {
 
 @pytest.mark.parametrize("name", ONCE)
 def test_a_row_is_valid_at_one_tick(name: str) -> None:
-    plan, slide = ONCE[name]
-    assert tick_of(plan) == slide
-    assert optimize(RStream(plan, slide)) == RStream(optimize(plan), slide, once=True)
-    assert optimize(RStream(plan, slide + 1)) == RStream(optimize(plan), slide + 1)
+    plan, *ticks = ONCE[name]
+    slide, phase = Ticks(*ticks).slide, Ticks(*ticks).phase
+    assert ticks_of(plan) == Ticks(*ticks)
+    assert optimize(RStream(plan, slide, phase)) == RStream(optimize(plan), slide, phase, once=True)
+    assert optimize(RStream(plan, slide + 1, phase)) == RStream(optimize(plan), slide + 1, phase)
+    if slide > 1:
+        other = (phase + 1) % slide
+        assert optimize(RStream(plan, slide, other)) == RStream(optimize(plan), slide, other)
 
 
 @pytest.mark.parametrize("name", OFTEN)
 def test_a_row_may_be_valid_at_several_ticks(name: str) -> None:
-    assert tick_of(OFTEN[name]) is None
+    assert ticks_of(OFTEN[name]) is None
 
 
 @st.composite
@@ -97,7 +103,8 @@ def cases(draw: st.DrawFn) -> Case:
         for name, k, v in (("s", "k", "v"), ("r", "j", "w"))
     }
     sources["d"] = [(0, {"id": each}) for each in draw(st.sets(st.integers(0, 2)))]
-    return Case(RStream(draw(st.sampled_from(plans)), draw(st.integers(1, 3))), sources)
+    slide = draw(st.integers(1, 3))
+    return Case(RStream(draw(st.sampled_from(plans)), slide, draw(st.integers(0, slide - 1))), sources)
 
 
 @settings(max_examples=3 * EXAMPLES)

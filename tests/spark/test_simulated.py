@@ -189,7 +189,9 @@ def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject
     size, slide = data.draw(st.sampled_from([(4, 4), (6, 2), (5, 3), (2, 5)]))
     keys = data.draw(st.sampled_from([("a",), ("a", "b")]))
     below = data.draw(st.sampled_from([SOURCE, Select(SOURCE, col("a") > lit(1))]))
-    plan = RStream(SlidingAggregate(below, keys, tuple(calls), Sliding(size, slide), ("w0", "w1")), slide)
+    window = Sliding(size, slide)
+    counted = SlidingAggregate(below, keys, tuple(calls), window, ("w0", "w1"))
+    plan = RStream(counted, slide, window.ticks.phase)
     case = Case(plan, {"s": data.draw(random_rows(SOURCE.columns, 40))})
     enforce, promise = data.draw(
         st.one_of(

@@ -93,7 +93,7 @@ def test_finite_is_what_leaves_in_the_end() -> None:
     assert not legal.is_finite(nodes.Union((ranged, unbounded)))
     sliding = nodes.SlidingAggregate(A, (), (AggregateCall("n", "count"),), windows.Sliding(4, 2))
     assert legal.is_finite(sliding)
-    assert legal.slides(sliding) == {2}
+    assert legal.ticks_of(sliding) == {windows.Ticks(2)}
 
 
 @given(st.data())

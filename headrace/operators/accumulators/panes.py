@@ -109,7 +109,8 @@ class PaneLog:
         entries, size = self.entries, len(times)
         slots, code, back = np.empty((3, size), np.int64)
         panes = np.empty((size, 2), np.int64)
-        state = [self._slide, self._rest, self._open_end, entries.settled, entries.base, entries.next]
+        window = [self._slide, self._rest, self.spec.offset]
+        state = [*window, self._open_end, entries.settled, entries.base, entries.next]
         added, opened, self._open_end = assign_slots(
             times, codes, np.array(state, np.int64), self._latest.view, slots, code, back, panes
         )
@@ -146,7 +147,7 @@ class PaneLog:
         if not len(numbers) or numbers[-1] < 2 * self.window - self.panes:
             return MAX_TIME
         at = int(np.searchsorted(numbers, max(2 * self.window - self.panes, -_FAR)))
-        return max(self.window, int(numbers[at]) // 2 + 1) * self._slide - 1
+        return max(self.window, int(numbers[at]) // 2 + 1) * self._slide + self.spec.shift - 1
 
     def close(self, frontier: int) -> tuple[Scan, Closing] | None:
         """Some of the windows answered at or before `frontier` that are not closed yet; None when all are.
@@ -158,7 +159,7 @@ class PaneLog:
             return None
         self._link()
         last = int(self._numbers.view[-1]) // 2 + 1 + self._block
-        return self._walk(min((frontier + 1) // self._slide, last) + 1)
+        return self._walk(min((frontier + 1 - self.spec.shift) // self._slide, last) + 1)
 
     def _walk(self, stop: int) -> tuple[Scan, Closing]:
         self._make_room()

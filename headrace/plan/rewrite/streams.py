@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.plan.cancelling import never_cancels
 from headrace.plan.nodes import IStream, Plan, RStream
-from headrace.plan.reporting import tick_of
+from headrace.plan.reporting import ticks_of
 
 
 def remember_nothing(plan: Plan) -> Plan | None:
@@ -18,6 +18,6 @@ def remember_nothing(plan: Plan) -> Plan | None:
 
 def report_once(plan: Plan) -> Plan | None:
     """RSTREAM of rows that are each valid at one tick → the one that lets rows pass."""
-    if not isinstance(plan, RStream) or plan.once or tick_of(plan.input) != plan.slide:
+    if not isinstance(plan, RStream) or plan.once or ticks_of(plan.input) != plan.ticks:
         return None
     return replace(plan, once=True)
