@@ -140,6 +140,9 @@ class Column(ABC):
         self._valid: Buffer | None = None
         self._count = 0
 
+    def __len__(self) -> int:
+        return self._count
+
     def append(self, array: pa.Array) -> None:
         """Add the values of an Arrow array of this type."""
         if array.null_count and self._valid is None:
@@ -266,16 +269,21 @@ class BytesColumn(Column):
         self._lengths.append(np.diff(offsets))
 
     def _take(self, indices: Indices, bitmap: pa.Buffer | None) -> pa.Array:
-        lengths = np.asarray(self._lengths.view, np.int64)
-        begins = np.asarray(self._begins.view, np.int64) - self._forgotten
+        begins = self._begins.view[indices] - self._forgotten
         offsets = np.zeros(len(indices) + 1, np.int64)
-        np.cumsum(lengths[indices], out=offsets[1:])
+        np.cumsum(self._lengths.view[indices], out=offsets[1:])
         out = np.empty(int(offsets[-1]), np.uint8)
-        gather_bytes(begins, lengths, np.asarray(self._heap.view, np.uint8), indices, offsets, out)
+        gather_bytes(begins, np.asarray(self._heap.view, np.uint8), offsets, out)
         large = pt.is_large_string(self.type) or pt.is_large_binary(self.type)
         index = offsets if large else offsets.astype(np.int32)
         buffers = [bitmap, pa.py_buffer(index), pa.py_buffer(out)]
         return pa.Array.from_buffers(self.type, len(indices), buffers)
+
+    def heap(self) -> tuple[Indices, Indices, npt.NDArray[np.uint8]]:
+        """Where the bytes of each value begin and how many there are, and the bytes; nothing is dropped."""
+        assert not self._forgotten
+        begins, lengths = (np.asarray(b.view, np.int64) for b in (self._begins, self._lengths))
+        return begins, lengths, np.asarray(self._heap.view, np.uint8)
 
     def _drop(self, count: int) -> None:
         self._begins.drop(count)

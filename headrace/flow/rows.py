@@ -34,6 +34,11 @@ class RowStore:
     def __len__(self) -> int:
         return self.next - self.base
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What holds the rows, column by column."""
+        return tuple(self._columns)
+
     def append(self, data: pa.RecordBatch) -> int:
         """Add rows; returns the id of the first."""
         first = self.next

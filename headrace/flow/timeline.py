@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -103,22 +103,15 @@ class Timeline:
         """Replace payload `column` by `new[value]`, when codes were compacted."""
         for run in self._runs:
             run.view[:, column] = new[run.view[:, column]]
-        self._rewrite(column, lambda values: new[values])
+        self._rewrite(column, new)
         self._forget_changes(reset=True)
 
-    def convert(self, column: int, function: Callable[[Events], Events]) -> None:
-        """Replace payload `column` by a function of it."""
-        for run in self._runs:
-            run.view[:, column] = function(run.view[:, column])
-        self._rewrite(column, function)
-        self._forget_changes(reset=True)
-
-    def _rewrite(self, column: int, function: Callable[[Events], Events]) -> None:
+    def _rewrite(self, column: int, new: npt.NDArray[np.int64]) -> None:
         """What is on the shelf is written anew; where that cannot be, it comes back."""
         shelved, self._shelved = self._shelved, []
         for old in shelved:
             events = _lines(old.rest())
-            events[:, column] = function(events[:, column])
+            events[:, column] = new[events[:, column]]
             try:
                 self._shelved.append(Scroll(_batch(events), self.shelf))
             except SpillError:

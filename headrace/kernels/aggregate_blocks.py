@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernels.aggregate_panes import F64, I32, I64, READ_F64, READ_I64
+from headrace.kernels.aggregate_panes import F64, I32, READ_F64, READ_I64
 from headrace.kernels.compiling import kernel
 
 Ints = npt.NDArray[np.int64]
@@ -121,42 +121,3 @@ def join_reals(
             else:
                 out_high[o], error = two_sum(suffix_high[h], prefix_high[t])
                 out_low[o] = suffix_low[h] + prefix_low[t] + error
-
-
-@kernel(nb.void(I32, READ_I64, nb.int64, I64, I64))
-def prefix_least(back: Ints, edges: Ints, begin: int, least: Ints, out: Ints) -> None:
-    """Prefix minima of the entries from `begin` on, in the blocks between `edges`."""
-    mask = back.size - 1
-    for b in range(edges.size - 1):
-        for e in range(max(begin, edges[b]), edges[b + 1]):
-            at = e & mask
-            p = e - back[at]
-            out[at] = min(out[p & mask], least[at]) if edges[b] <= p < e else least[at]
-
-
-@kernel(nb.void(I32, READ_I64, I64, I64))
-def suffix_least(ahead: Ints, edges: Ints, least: Ints, out: Ints) -> None:
-    """Suffix minima of the entries in the blocks between `edges`."""
-    mask = ahead.size - 1
-    for b in range(edges.size - 1):
-        for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
-            at = e & mask
-            n = e + ahead[at]
-            out[at] = min(least[at], out[n & mask]) if e < n < edges[b + 1] else least[at]
-
-
-@kernel(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, I64, I64, I64))
-def join_least(
-    rows: Ints, cuts: Ints, heads: Ints, tails: Ints, suffix: Ints, prefix: Ints, out: Ints
-) -> None:
-    """The minimum of each output row, as `join_reals`."""
-    mask = suffix.size - 1
-    for w in range(cuts.size):
-        for o in range(rows[w], rows[w + 1]):
-            h, t = heads[o] & mask, tails[o] & mask
-            if heads[o] >= cuts[w]:
-                out[o] = prefix[t]
-            elif tails[o] < cuts[w]:
-                out[o] = suffix[h]
-            else:
-                out[o] = min(suffix[h], prefix[t])

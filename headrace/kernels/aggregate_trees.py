@@ -2,7 +2,7 @@
 
 A node is a key with a count; a change adds to the count, a node whose count is zero goes. Counts may be
 negative between two changes of one instant. Expected cost of a change or of finding an end: log of the
-group's different keys. Nodes that went are reused.
+group's different keys. Nodes that went are reused. Keys are words in the order given.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
+from headrace.kernels.value_order import ORDER, Order, less
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,18 +49,18 @@ def _hang(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: in
         nodes[parent, side] = node
 
 
-@kernel(nb.void(_NODES, _I64, nb.int64, nb.int64))
-def _insert(nodes: Ints, roots: Ints, group: int, new: int) -> None:
+@kernel(nb.void(_NODES, _I64, ORDER, nb.int64, nb.int64))
+def _insert(nodes: Ints, roots: Ints, order: Order, group: int, new: int) -> None:
     """Put a node in its place: above all of lower priority, which are split by its key."""
     key = nodes[new, KEY]
     parent, side, node = EMPTY, LEFT, roots[group]
     while node != EMPTY and nodes[node, PRIORITY] >= nodes[new, PRIORITY]:
-        parent, side = node, LEFT if key < nodes[node, KEY] else RIGHT
+        parent, side = node, LEFT if less(key, nodes[node, KEY], order) else RIGHT
         node = nodes[node, side]
     _hang(nodes, roots, group, parent, side, new)
     low, low_side, high, high_side = new, LEFT, new, RIGHT
     while node != EMPTY:
-        if nodes[node, KEY] < key:
+        if less(nodes[node, KEY], key, order):
             nodes[low, low_side] = node
             low, low_side = node, RIGHT
             node = nodes[node, RIGHT]
@@ -90,20 +91,29 @@ def _remove(nodes: Ints, roots: Ints, meta: Ints, group: int, parent: int, side:
     _hang(nodes, roots, group, parent, side, right if left == EMPTY else left)
 
 
-@kernel(nb.void(_NODES, _I64, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64, nb.int64))
+@kernel(nb.void(_NODES, _I64, _I64, _I64, ORDER, nb.int64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _change(
-    nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, group: int, key: int, item: int, valid: int, delta: int
+    nodes: Ints,
+    roots: Ints,
+    sizes: Ints,
+    meta: Ints,
+    order: Order,
+    group: int,
+    key: int,
+    item: int,
+    valid: int,
+    delta: int,
 ) -> None:
     """Add `delta` to the count of a key."""
     parent, side, node = EMPTY, LEFT, roots[group]
     while node != EMPTY and nodes[node, KEY] != key:
-        parent, side = node, LEFT if key < nodes[node, KEY] else RIGHT
+        parent, side = node, LEFT if less(key, nodes[node, KEY], order) else RIGHT
         node = nodes[node, side]
     if node == EMPTY:
         node = _new_node(nodes, meta)
         nodes[node, KEY], nodes[node, ITEM], nodes[node, VALID] = key, item, valid
         nodes[node, COUNT], nodes[node, GROUP] = delta, group
-        _insert(nodes, roots, group, node)
+        _insert(nodes, roots, order, group, node)
         sizes[group] += 1
         return
     nodes[node, COUNT] += delta
@@ -121,20 +131,21 @@ def _end(nodes: Ints, roots: Ints, group: int, side: int) -> int:
     return int(node)
 
 
-@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_2D))
-def change_all(nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, changes: Ints) -> None:
+@kernel(nb.void(_NODES, _I64, _I64, _I64, ORDER, _READ_2D))
+def change_all(nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, order: Order, changes: Ints) -> None:
     """Apply changes (key, item, valid, delta, group), one after the other."""
     for i in range(changes.shape[0]):
         key, item, valid = changes[i, KEY], changes[i, ITEM], changes[i, VALID]
-        _change(nodes, roots, sizes, meta, changes[i, GROUP], key, item, valid, changes[i, COUNT])
+        _change(nodes, roots, sizes, meta, order, changes[i, GROUP], key, item, valid, changes[i, COUNT])
 
 
-@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _READ_I64, _READ_2D, nb.int64[:, ::1]))
+@kernel(nb.void(_NODES, _I64, _I64, _I64, ORDER, _READ_I64, _READ_I64, _READ_I64, _READ_2D, nb.int64[:, ::1]))
 def run_trees(
     nodes: Ints,
     roots: Ints,
     sizes: Ints,
     meta: Ints,
+    order: Order,
     groups: Ints,
     first: Ints,
     at: Ints,
@@ -153,7 +164,7 @@ def run_trees(
         for p in range(first[g], stop):
             while e < at.size and at[e] == p:
                 key, item, valid = changes[e, KEY], changes[e, ITEM], changes[e, VALID]
-                _change(nodes, roots, sizes, meta, group, key, item, valid, changes[e, COUNT])
+                _change(nodes, roots, sizes, meta, order, group, key, item, valid, changes[e, COUNT])
                 e += 1
             out[p, 0] = sizes[group]
             for end in range(2):
@@ -162,9 +173,16 @@ def run_trees(
                     out[p, 1 + 3 * end + x] = nodes[node, x] if node != EMPTY else 0
 
 
-@kernel(nb.void(_NODES, _I64, _I64, _I64, _READ_I64, _READ_I64, _I64))
+@kernel(nb.void(_NODES, _I64, _I64, _I64, ORDER, _READ_I64, _READ_I64, _I64))
 def match_copies(
-    nodes: Ints, roots: Ints, sizes: Ints, meta: Ints, contents: Ints, signs: Ints, numbers: Ints
+    nodes: Ints,
+    roots: Ints,
+    sizes: Ints,
+    meta: Ints,
+    order: Order,
+    contents: Ints,
+    signs: Ints,
+    numbers: Ints,
 ) -> None:
     """Elements in order: a new copy of a content goes in under its number, a withdrawal takes the oldest out.
 
@@ -176,4 +194,4 @@ def match_copies(
             if node == EMPTY:
                 continue
             numbers[i] = nodes[node, KEY]
-        _change(nodes, roots, sizes, meta, contents[i], numbers[i], 0, 0, 1 if signs[i] > 0 else -1)
+        _change(nodes, roots, sizes, meta, order, contents[i], numbers[i], 0, 0, 1 if signs[i] > 0 else -1)

@@ -11,21 +11,18 @@ from headrace.kernels.compiling import kernel
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
 
-@kernel(nb.void(_READ, _READ, nb.uint8[:], _READ, _READ, nb.uint8[::1]))
+@kernel(nb.void(_READ, nb.uint8[:], _READ, nb.uint8[::1]))
 def gather_bytes(
     begins: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
     heap: npt.NDArray[np.uint8],
-    indices: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int64],
     out: npt.NDArray[np.uint8],
 ) -> None:
-    """Copy value `indices[i]` to `out[offsets[i]:]`."""
-    for i in range(indices.size):
-        source = begins[indices[i]]
-        target = offsets[i]
-        for j in range(lengths[indices[i]]):
-            out[target + j] = heap[source + j]
+    """Copy the bytes of each value, from `begins[i]` on, to `out[offsets[i]:offsets[i + 1]]`."""
+    for i in range(begins.size):
+        source = begins[i] - offsets[i]
+        for target in range(offsets[i], offsets[i + 1]):
+            out[target] = heap[source + target]
 
 
 @kernel("int64(int64[:], int64)")

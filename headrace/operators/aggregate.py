@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +15,7 @@ from headrace.flow.timeline import Timeline
 from headrace.kernels.aggregate_instants import list_changes, number_steps, order_by_group
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.merge import merge_order
-from headrace.operators.accumulators.codecs import Relabelling, codec_for
+from headrace.operators.accumulators.codecs import codec_for
 from headrace.operators.accumulators.copies import Numbering, may_withdraw
 from headrace.operators.accumulators.instant_sums import Tabled
 from headrace.operators.accumulators.instant_table import InstantValues
@@ -72,8 +70,6 @@ class AggregateOperator(Waiting):
         self._uses = 0
         self._measured = False
         self._work = Cell(events=0)
-        for column, codec in self._codecs.items():
-            codec.on_relabel(partial(self._relabel, self._layout.word(column)))
 
     # ----------------------------------------------------------------------------------------- events in
 
@@ -115,11 +111,6 @@ class AggregateOperator(Waiting):
         self._newest.grow(len(self._groups))
         np.maximum.at(self._newest["arrival"], codes, arrival)
         self._newest.touch(codes)
-
-    def _relabel(self, column: int, new: Relabelling) -> None:
-        self._ends.convert(column, new)
-        for lines in self._starts:
-            lines[:, column] = new(lines[:, column])
 
     # --------------------------------------------------------------------------------------- changes out
 

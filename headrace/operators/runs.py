@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.flow.tables import CodeTable
-from headrace.operators.accumulators.codecs import Relabelling
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.session_values import SessionValue, session_values
-from headrace.operators.accumulators.specs import OfColumn
+from headrace.operators.accumulators.session_values import session_values
 from headrace.plan.nodes import AggregateCall
 
 Ints = npt.NDArray[np.int64]
@@ -24,20 +21,12 @@ Ints = npt.NDArray[np.int64]
 def fold_runs(calls: Sequence[AggregateCall], data: pa.RecordBatch, runs: Ints, count: int) -> list[pa.Array]:
     """Each call over each of `count` runs; `runs` says which one a row is of, and rows are in order."""
     recipes = [recipe(call, data.schema) for call in calls]
-    values, codecs = session_values(all_needs(recipes), data.schema)
+    values, _ = session_values(all_needs(recipes), data.schema)
     columns: dict[str, Any] = {k: v for each in values for k, v in each.columns().items()}
     table = CodeTable(**columns)
     table.grow(1 << max(4, (count - 1).bit_length()))
-    for column, codec in codecs.items():
-        codec.on_relabel(partial(_relabel, values, column, table))
     rows = Rowset(runs, runs, runs, 0, data)
     for value in values:
         value.add(rows, table)
     found = {value.spec: value.of(np.arange(count), table) for value in values}
     return [each.make(found) for each in recipes]
-
-
-def _relabel(values: list[SessionValue], column: str, table: CodeTable, new: Relabelling) -> None:
-    for value in values:
-        if isinstance(value.spec, OfColumn) and value.spec.column == column:
-            value.relabel(new, table)

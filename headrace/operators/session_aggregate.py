@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from headrace.flow.groups import GroupIndex
 from headrace.flow.state import Part
 from headrace.flow.timeline import Timeline
 from headrace.kernels.hashing import EMPTY
-from headrace.operators.accumulators.codecs import Relabelling
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.recipes import all_needs, recipe
 from headrace.operators.accumulators.session_values import session_values
@@ -54,8 +52,6 @@ class SessionAggregateOperator(Waiting):
         self._ends = Timeline(2)
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
-        for column, codec in self._codecs.items():
-            codec.on_relabel(partial(self._relabel, column))
 
     def _kept(self) -> tuple[Sessions, Lines]:
         columns: dict[str, Any] = {k: v for each in self._values for k, v in each.columns().items()}
@@ -99,13 +95,6 @@ class SessionAggregateOperator(Waiting):
 
     def _end_of(self, sessions: Ints) -> Ints:
         return np.minimum(add(self._sessions.table["last"][sessions], self._plan.gap), _LATEST)
-
-    def _relabel(self, column: str, new: Relabelling) -> None:
-        table = self._lines.table
-        for value in self._values:
-            if isinstance(value.spec, OfColumn) and value.spec.column == column:
-                value.relabel(new, table)
-        table.touch(np.arange(len(table)))
 
     # ------------------------------------------------------------------------------------- sessions out
 

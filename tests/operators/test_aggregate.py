@@ -43,7 +43,6 @@ def test_an_aggregate_is_what_the_oracle_says_at_every_instant(
 def test_keeping_house_at_every_step_changes_no_answer(case: tuple[Aggregate, Any], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aggregate, "_PATIENCE", -1000)
-        patch.setattr(interning, "_STEP", 2)
         patch.setattr(interning, "_SPARE", -1000)
         check(AggregateOperator, *case, seed)
 

@@ -46,7 +46,6 @@ def test_keeping_house_at_every_step_changes_no_answer(case: tuple[SlidingAggreg
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(panes, "CHUNK", 1)
         patch.setattr(panes, "_WINDOWS", 2)
-        patch.setattr(interning, "_STEP", 2)
         for module in (sliding_aggregate, interning, pane_distinct):
             patch.setattr(module, "_SPARE", -1000)
         check(SlidingAggregateOperator, *case, seed)

@@ -1,7 +1,7 @@
-"""Values of a column as int64 words: equal values, equal words, and words in the order of the values.
+"""Values of a column as int64 words: equal values, equal words, with an order that is that of the values.
 
 So one kernel serves every type. NaN is the greatest, −0.0 is 0.0. Types of at most 64 bits are their own
-words; of others each different value is kept once, under a label (`interning`).
+words; of others each different value is kept once, under a number (`interning`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.types as pt
 from headrace.flow.columns import is_fixed, raw_values
 from headrace.flow.keys import words
 from headrace.flow.state import Part
+from headrace.kernels.value_order import NUMBERS, Order
 from headrace.schema import DataType
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Relabelling = Callable[[Ints], Ints]
 _MAGNITUDE = np.int64(2**63 - 1)
 _SIGN = np.int64(-(2**63))
 
@@ -44,8 +44,12 @@ class Codec(ABC):
     @abstractmethod
     def _decode(self, words: Ints, bitmap: pa.Buffer | None) -> pa.Array: ...
 
-    def on_relabel(self, listener: Callable[[Relabelling], None]) -> None:
-        """Call `listener` with old words → new words whenever words have to move; most never do."""
+    def order(self) -> Order:
+        """How words are compared; valid until the next `encode`. Most words are numbers in their order."""
+        return NUMBERS
+
+    def on_forget(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when values were forgotten, whose words may then stand for others."""
         return
 
     def crowded(self, references: int) -> bool:

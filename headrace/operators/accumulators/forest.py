@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from headrace.kernels.aggregate_trees import (
     run_trees,
 )
 from headrace.kernels.hashing import EMPTY
+from headrace.kernels.value_order import NUMBERS, Order
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -36,9 +37,10 @@ _LARGE = 4096
 
 
 class Forest:
-    """For each group a multiset of keys, each key with an item that may be null."""
+    """For each group a multiset of keys, each key with an item that may be null; `order` compares keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Callable[[], Order] = lambda: NUMBERS) -> None:
+        self._order = order
         self._shelf: Shelf | None = None
         self._clear()
         self._log: list[Ints] = []
@@ -66,8 +68,8 @@ class Forest:
             self._nodes = nodes
 
     @property
-    def _trees(self) -> tuple[Ints, Ints, Ints, Ints]:
-        return self._nodes, self._roots.view, self._sizes.view, self._meta
+    def _trees(self) -> tuple[Ints, Ints, Ints, Ints, Order]:
+        return self._nodes, self._roots.view, self._sizes.view, self._meta, self._order()
 
     def change(self, changes: Ints) -> None:
         """Apply changes in order."""
@@ -111,12 +113,6 @@ class Forest:
         used: Ints = nodes[nodes[:, COUNT] != 0]
         return used
 
-    def convert(self, column: int, new: Any) -> None:
-        """Replace all keys (KEY) or items (ITEM) by others in the same order."""
-        nodes = self._nodes[: self._meta[USED]]
-        nodes[:, column] = new(nodes[:, column])
-        self._forget_changes(reset=True)
-
     def remap(self, new: Ints, keep: Mask) -> None:
         """Give the groups new codes; the keys of those that are not kept go too. Builds the trees anew."""
         used = self._used()[:, :CHANGE].copy()
@@ -143,6 +139,10 @@ class Forest:
         self._logged += len(changes)
         if self._logged > int(self._meta[USED]) + _SPARE:
             self._forget_changes(reset=True)
+
+    def write_whole(self) -> None:
+        """Let the next snapshot write all that is held."""
+        self._forget_changes(reset=True)
 
     def _forget_changes(self, reset: bool) -> None:
         self._log, self._logged, self._reset = [], 0, reset

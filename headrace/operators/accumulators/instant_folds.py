@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.flow.state import Part
-from headrace.operators.accumulators.codecs import Codec, Relabelling
+from headrace.operators.accumulators.codecs import Codec
 from headrace.operators.accumulators.copies import lasts_for_ever
 from headrace.operators.accumulators.folding import Folding, State, runs
 from headrace.operators.accumulators.instants import InstantValue, Ints, Layout, Mask, Steps
@@ -177,14 +176,6 @@ class RowsToo(FoldedInstants):
     def __init__(self, spec: Folded, codecs: Mapping[str, Codec], below: pa.Schema) -> None:
         super().__init__(spec, codecs, below)
         self._states = Derived(spec.definition.name)
-        for i, codec in enumerate(self._codecs):
-            codec.on_relabel(partial(self._relabel, _WORDS + i))
-
-    def _relabel(self, at: int, new: Relabelling) -> None:
-        for code in list(self._held):
-            lines = self._held.get(code).copy()
-            lines[:, at] = new(lines[:, at])
-            self._held.put(code, lines)
 
     def _enter(self, code: int) -> None:
         held = self._held.get(code)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.flow.columns import valid_mask
 from headrace.flow.state import Part
-from headrace.operators.accumulators.codecs import Codec, Relabelling
+from headrace.operators.accumulators.codecs import Codec
 from headrace.operators.accumulators.forest import CHANGE, COUNT, GROUP, ITEM, KEY, VALID, Forest
 from headrace.operators.accumulators.instants import InstantValue, Ints, Layout, Mask, Steps
 from headrace.operators.accumulators.specs import OfColumn
@@ -29,11 +29,11 @@ class Ordered(InstantValue):
     def __init__(self, column: str, codec: Codec) -> None:
         super().__init__(OfColumn(column))
         self.column, self.codec = column, codec
-        self.forest = Forest()
-        codec.on_relabel(self._relabel)
+        self.forest = self._planted(codec)
 
-    def _relabel(self, new: Relabelling) -> None:
-        self.forest.convert(self.KEYED, new)
+    @abstractmethod
+    def _planted(self, codec: Codec) -> Forest:
+        """A forest whose keys are in their order."""
 
     def run(self, steps: Steps, groups: int) -> Any:
         events = self.chosen(steps)
@@ -96,6 +96,12 @@ class Ordered(InstantValue):
 class Values(Ordered):
     """The different values that are valid: one forest for `min`, `max` and `count(distinct)` of a column."""
 
+    def _planted(self, codec: Codec) -> Forest:
+        """Words may stand for other values once some were forgotten: trees are then written whole."""
+        forest = Forest(codec.order)
+        codec.on_forget(forest.write_whole)
+        return forest
+
     def chosen(self, steps: Steps) -> Ints | slice:
         return steps.known(self.column)
 
@@ -116,6 +122,9 @@ class Arrivals(Ordered):
     """The rows that are valid, in their order: one forest for `first` and `last` of a column."""
 
     KEYED = ITEM
+
+    def _planted(self, codec: Codec) -> Forest:
+        return Forest()
 
     def chosen(self, steps: Steps) -> slice:
         return slice(None)

@@ -1,128 +1,123 @@
-"""Words for values of any size: each different value once, under a label that keeps the order.
+"""Words for values of any size: each different value once, under a number that it keeps while it is held.
 
-Labels leave gaps, so a new value finds one between its neighbours; only when a gap is used up do all labels
-move, in the same order. A new value costs a binary search, a known one a hash probe. Values of types without
-an order (nested ones) get labels in order of appearance.
+A value costs a hash probe, known or not; two words are compared by the values' bytes, where an order is asked
+for (`headrace.kernels.value_order`), so that no order has to be kept up to date. Numbers of values that were
+forgotten are given to others.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.flow.columns import valid_mask
+from headrace.flow.columns import Buffer, BytesColumn, is_bytes, valid_mask
 from headrace.flow.groups import GroupIndex
 from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
-from headrace.operators.accumulators.codecs import Codec, Ints, Relabelling
+from headrace.kernels.hashing import EMPTY
+from headrace.kernels.value_order import UNUSED, Order, first_bytes
+from headrace.operators.accumulators.codecs import Codec, Ints
 from headrace.schema import DataType
 
-_LOW, _HIGH = -(2**62), 2**62
-_STEP = 2**40
 _SPARE = 1024
 
 
 class InternedCodec(Codec):
-    """A word is the label of a value; `_index` knows the values, `_labels` their labels."""
+    """`_index` knows the values by code, `_words` the word of each code, `_codes` the code of each word."""
 
     def __init__(self, type: DataType) -> None:
         super().__init__(type)
         self._index = GroupIndex(pa.schema([("value", type)]))
-        self._labels = CodeTable(label=(np.int64, 0))
-        self._ordered = not pt.is_nested(type)
-        self._values: list[Any] = []
-        self._sorted: list[int] = []
-        self._listeners: list[Callable[[Relabelling], None]] = []
+        self._words = CodeTable(word=(np.int64, EMPTY))
+        self._codes, self._first = Buffer(np.int64), Buffer(np.int64)
+        self._free: Ints | None = None
+        self._unordered: list[Ints] | None = None
+        self._bytes = BytesColumn(pa.binary())
+        self._listeners: list[Callable[[], None]] = []
         self._roomy = 0
-        self._stale = False
 
-    def on_relabel(self, listener: Callable[[Relabelling], None]) -> None:
+    def on_forget(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     def encode(self, values: pa.Array) -> Ints:
-        self._refresh()
         there = np.flatnonzero(valid_mask(values))
         known = values if len(there) == len(values) else values.take(pa.array(there))
         codes = self._index.codes([known], len(known))
-        self._label_new()
+        self._name_new()
         words = np.zeros(len(values), np.int64)
-        words[there] = self._labels["label"][codes]
+        words[there] = self._words["word"][codes]
         return words
 
     def _decode(self, words: Ints, bitmap: pa.Buffer | None) -> pa.Array:
-        self._refresh()
-        labels = np.asarray(self._labels["label"], np.int64)
-        if not len(labels):
+        if not len(self._index):
             return pa.nulls(len(words), self.type)
-        order = np.argsort(labels)
-        found = np.searchsorted(labels[order], words).clip(0, len(labels) - 1)
-        values = self._index.keys.take(order[found])[0]
+        named = self._codes.view
+        codes = np.maximum(named[np.clip(words, 0, len(named) - 1)], 0)
+        values = self._index.keys.take(codes)[0]
         if bitmap is None:
             return values
         valid = pa.Array.from_buffers(pa.bool_(), len(words), [None, bitmap])
-        return (
-            pa.compute.if_else(valid, values, pa.scalar(None, self.type))
-            if self._plain
-            else _mask(values, valid)
-        )
+        if pt.is_nested(self.type):
+            return _mask(values, valid)
+        return pa.compute.if_else(valid, values, pa.scalar(None, self.type))
 
-    @property
-    def _plain(self) -> bool:
-        return not pt.is_nested(self.type)
+    # ------------------------------------------------------------------------------------ words and order
 
-    # ------------------------------------------------------------------------------------------- labels
-
-    def _label_new(self) -> None:
-        old, size = len(self._labels), len(self._index)
+    def _name_new(self) -> None:
+        """Give a word to each value that has none: those that are free first."""
+        old, size = len(self._words), len(self._index)
         if old == size:
             return
-        self._labels.grow(size)
+        if self._free is None:
+            self._free = np.flatnonzero(self._codes.view == EMPTY)
+        reused, self._free = np.split(self._free, [size - old])
+        begin = len(self._codes)
+        self._words.grow(size)
         codes = np.arange(old, size)
-        values = self._index.keys.take(codes)[0].to_pylist()
-        for code, value in zip(codes.tolist(), values, strict=True):
-            self._labels["label"][code] = self._place(value) if self._ordered else self._append()
-        self._labels.touch(codes)
+        self._words["word"][codes] = np.append(reused, np.arange(begin, begin + len(codes) - len(reused)))
+        self._words.touch(codes)
+        self._take_in(codes)
 
-    def _append(self) -> int:
-        label = self._sorted[-1] + 1 if self._sorted else 0
-        self._sorted.append(label)
-        return label
+    def _take_in(self, codes: Ints) -> None:
+        """Know the values of the words of some codes."""
+        words = np.asarray(self._words["word"][codes], np.int64)
+        more = int(words.max(initial=EMPTY)) + 1 - len(self._codes)
+        if more > 0:
+            self._codes.extend(more)[:] = EMPTY
+        self._codes.view[words] = codes
+        if self._unordered is not None:
+            self._unordered.append(words)
 
-    def _place(self, value: Any) -> int:
-        """A label between those of the value's neighbours."""
-        at = bisect_left(self._values, value)
-        low = self._sorted[at - 1] if at else None
-        high = self._sorted[at] if at < len(self._sorted) else None
-        label = _between(low, high)
-        if label is None:
-            self._spread()
-            return self._place(value)
-        self._values.insert(at, value)
-        self._sorted.insert(at, label)
-        return label
+    def order(self) -> Order:
+        begins, lengths, heap = self._heap()
+        codes = np.asarray(self._codes.view, np.int64)
+        self._first.extend(len(codes) - len(self._first))[:] = UNUSED
+        if self._unordered is None:
+            self._unordered = [np.asarray(self._words["word"], np.int64)]
+        for words in self._unordered:
+            first = np.empty(len(words), np.int64)
+            first_bytes(codes[words], begins, lengths, heap, first)
+            self._first.view[words] = first
+        self._unordered = []
+        return np.asarray(self._first.view, np.int64), codes, begins, lengths, heap
 
-    def _spread(self) -> None:
-        """Move all labels apart, and tell everyone who holds one."""
-        old = np.array(self._sorted, np.int64)
-        step = min(_STEP, (_HIGH - _LOW) // (len(old) + 1))
-        new = np.arange(len(old), dtype=np.int64) * step - len(old) // 2 * step
-
-        def relabel(words: Ints) -> Ints:
-            at = np.searchsorted(old, words).clip(0, len(old) - 1)
-            return np.where(old[at] == words, new[at], words)
-
-        labels = self._labels["label"]
-        labels[:] = relabel(np.asarray(labels, np.int64))
-        self._labels.touch(np.arange(len(self._labels)))
-        self._sorted = new.tolist()
-        for listener in self._listeners:
-            listener(relabel)
+    def _heap(self) -> tuple[Ints, Ints, npt.NDArray[np.uint8]]:
+        """The bytes that values are compared by, under their codes."""
+        if is_bytes(self.type):
+            own = self._index.keys.columns[0]
+            assert isinstance(own, BytesColumn)
+            return own.heap()
+        done = len(self._bytes)
+        if done < len(self._index):
+            values = self._index.keys.take(np.arange(done, len(self._index)))[0]
+            self._bytes.append(_comparable(values))
+        return self._bytes.heap()
 
     # -------------------------------------------------------------------------------------------- state
 
@@ -130,35 +125,44 @@ class InternedCodec(Codec):
         return len(self._index) > self._roomy + max(_SPARE, references // 16)
 
     def forget_except(self, words: Ints) -> None:
-        self._refresh()
-        keep = np.isin(self._labels["label"], words)
+        own = np.asarray(self._words["word"], np.int64)
+        used = np.zeros(len(self._codes), np.bool_)
+        used[words[(words >= 0) & (words < len(used))]] = True
+        keep = used[own]
         self._index.compact(keep)
-        self._labels.keep(keep)
+        self._words.keep(keep)
         self._roomy = 2 * len(self._index)
-        self._stale = True
+        self.refresh()
+        for listener in self._listeners:
+            listener()
 
-    def _refresh(self) -> None:
-        """List values and labels in order again, after a restore or when some were forgotten."""
-        if not self._stale:
-            return
-        self._stale = False
-        order = np.argsort(self._labels["label"])
-        self._sorted = np.asarray(self._labels["label"], np.int64)[order].tolist()
-        self._values = self._index.keys.take(order)[0].to_pylist() if self._ordered else []
+    def refresh(self) -> None:
+        """Find the value of each word again, after a restore or when some were forgotten."""
+        self._codes, self._first, self._bytes = Buffer(np.int64), Buffer(np.int64), BytesColumn(pa.binary())
+        self._free = self._unordered = None
+        self._take_in(np.arange(len(self._words)))
 
-    def state(self) -> dict[str, Part]:
-        return {"values": self._index, "labels": _Labels(self)}
-
-
-class _Labels:
-    """The labels as a part: a restored codec lists them anew."""
-
-    def __init__(self, codec: InternedCodec) -> None:
-        self._codec = codec
-        self._table = codec._labels
+    def restored(self, begin: int) -> None:
+        """Know the values with codes from `begin` on, which came back."""
+        self._free = None
+        self._take_in(np.arange(begin, len(self._words)))
 
     def bytes(self) -> int:
-        return self._table.bytes() + 128 * len(self._table)
+        """Bytes of what follows from the state."""
+        return self._codes.bytes() + self._first.bytes() + self._bytes.bytes()
+
+    def state(self) -> dict[str, Part]:
+        return {"values": self._index, "words": _Words(self, self._words)}
+
+
+class _Words:
+    """The words as a part: a restored codec finds the value of each again."""
+
+    def __init__(self, codec: InternedCodec, table: CodeTable) -> None:
+        self._codec, self._table = codec, table
+
+    def bytes(self) -> int:
+        return self._table.bytes() + self._codec.bytes()
 
     def move_out(self, shelf: Shelf) -> None:
         self._table.move_out(shelf)
@@ -170,18 +174,37 @@ class _Labels:
         return self._table.changes(full)
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
+        begin = len(self._table)
         self._table.apply(chunk)
-        self._codec._stale = True
-
-
-def _between(low: int | None, high: int | None) -> int | None:
-    """A label strictly between two, or None where there is none left."""
-    if low is None or high is None:
-        label = (high - _STEP if high is not None else 0) if low is None else low + _STEP
-        return label if _LOW < label < _HIGH else None
-    return (low + high) // 2 if high - low > 1 else None
+        if chunk["reset"]:
+            self._codec.refresh()
+        else:
+            self._codec.restored(begin)
 
 
 def _mask(values: pa.Array, valid: pa.Array) -> pa.Array:
     pairs = zip(values.to_pylist(), valid.to_pylist(), strict=True)
     return pa.array([value if there else None for value, there in pairs], values.type)
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Values as byte strings in the same order."""
+    return next(encode for holds, encode in COMPARABLE if holds(values.type))(values)
+
+
+def _decimal_bytes(values: pa.Array) -> pa.Array:
+    """The unscaled number with the most significant byte first and its sign turned."""
+    wide = values.cast(pa.decimal256(76, values.type.scale))
+    size = wide.type.bit_width // 8
+    raw = np.frombuffer(wide.buffers()[1], np.uint8)[wide.offset * size :][: len(wide) * size]
+    turned = np.ascontiguousarray(raw.reshape(-1, size)[:, ::-1])
+    turned[:, 0] ^= 0x80
+    return pa.Array.from_buffers(pa.binary(size), len(wide), [None, pa.py_buffer(turned)]).cast(pa.binary())
+
+
+COMPARABLE: Final[list[tuple[Callable[[DataType], bool], Callable[[pa.Array], pa.Array]]]] = [
+    (pt.is_decimal, _decimal_bytes),
+    (pt.is_dictionary, lambda values: values.dictionary_decode().cast(pa.binary())),
+    (lambda _: True, lambda values: values.cast(pa.binary())),
+]
+"""How values of a type that are no byte strings themselves are compared."""

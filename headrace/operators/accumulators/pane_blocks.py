@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from headrace.kernels.aggregate_blocks import (
     add_reals,
     add_squares,
-    join_least,
     join_reals,
-    prefix_least,
     prefix_reals,
-    suffix_least,
     suffix_reals,
 )
-from headrace.kernels.aggregate_panes import keep_least
+from headrace.kernels.aggregate_extremes import join_least, lower, prefix_least, suffix_least
 from headrace.operators.accumulators.codecs import Codec
 from headrace.operators.accumulators.numbers import Ints, Pair, reals
 from headrace.operators.accumulators.pane_values import PaneValue, Rowset
@@ -71,30 +66,23 @@ class Extremes(PaneValue):
         for name in (self._value, self._prefix, self._suffix):
             kept = name == self._value
             self.entries.add_column(name, np.int64, _GREATEST if kept else None, kept)
-        codec.on_relabel(self._relabel)
-
-    def _relabel(self, new: Any) -> None:
-        """The codec's words have moved, in the same order."""
-        for name in (self._value, self._prefix, self._suffix):
-            words = self.entries.read(name, self.entries.base)
-            self.entries.rewrite(
-                name, np.where(words == _GREATEST, words, new(words ^ self._flip) ^ self._flip)
-            )
 
     def add(self, rows: Rowset) -> None:
         values, slots = rows.known(self._column)
         words = self._codec.encode(values) ^ self._flip
-        keep_least(slots, words, self.entries[self._value])
+        lower(slots, words, self._codec.order(), self.entries[self._value])
 
     def scan(self, scan: Scan) -> None:
         value, prefix, suffix = (self.entries[n] for n in (self._value, self._prefix, self._suffix))
-        prefix_least(self.entries["back"], scan.open, scan.begin, value, prefix)
-        suffix_least(self.entries["ahead"], scan.done, value, suffix)
+        order = self._codec.order()
+        prefix_least(self.entries["back"], scan.open, scan.begin, order, value, prefix)
+        suffix_least(self.entries["ahead"], scan.done, order, value, suffix)
 
     def close(self, closing: Closing) -> pa.Array:
         out = np.empty(len(closing.heads), np.int64)
         ends = (closing.rows, closing.cuts, closing.heads, closing.tails)
-        join_least(*ends, self.entries[self._suffix], self.entries[self._prefix], out)
+        order = self._codec.order()
+        join_least(*ends, order, self.entries[self._suffix], self.entries[self._prefix], out)
         return self._codec.decode(out ^ self._flip)
 
     def words(self) -> Ints:

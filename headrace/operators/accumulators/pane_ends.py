@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.flow.columns import valid_mask
 from headrace.kernels.aggregate_panes import keep_first, keep_last
-from headrace.operators.accumulators.codecs import Codec, Relabelling
+from headrace.operators.accumulators.codecs import Codec
 from headrace.operators.accumulators.numbers import Ints
 from headrace.operators.accumulators.pane_values import PaneValue, Rowset
 from headrace.operators.accumulators.panes import Closing, PaneLog
@@ -23,10 +23,6 @@ class Ends(PaneValue):
         self._word, self._valid = self.name("word"), self.name("valid")
         self.entries.add_column(self._word, np.int64)
         self.entries.add_column(self._valid, np.int64, 1)
-        codec.on_relabel(self._relabel)
-
-    def _relabel(self, new: Relabelling) -> None:
-        self.entries.rewrite(self._word, new(self.words()))
 
     def add(self, rows: Rowset) -> None:
         values = rows.data.column(self._column)

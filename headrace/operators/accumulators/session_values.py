@@ -15,9 +15,10 @@ from headrace.flow.groups import GroupIndex
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
 from headrace.kernels.aggregate_blocks import add_reals, add_squares
-from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last, keep_least
+from headrace.kernels.aggregate_extremes import lower
+from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last
 from headrace.kernels.hashing import EMPTY
-from headrace.operators.accumulators.codecs import Codec, Relabelling, codec_for
+from headrace.operators.accumulators.codecs import Codec, codec_for
 from headrace.operators.accumulators.folding import Folding, by_slot
 from headrace.operators.accumulators.numbers import Ints, Pair, reals, whole_limbs
 from headrace.operators.accumulators.objects import Objects
@@ -72,10 +73,6 @@ class SessionValue(ABC):
     def words(self, table: CodeTable) -> Ints:
         """The words of a codec that are in use."""
         return np.empty(0, np.int64)
-
-    def relabel(self, new: Relabelling, table: CodeTable) -> None:
-        """The codec's words have moved."""
-        return
 
     def keep(self, moved: Ints) -> None:
         """The sessions have new codes; EMPTY is that of one that is forgotten."""
@@ -176,21 +173,17 @@ class Extremes(SessionValue):
     def add(self, rows: Rowset, table: CodeTable) -> None:
         values, slots = rows.known(self._column)
         words = self._codec.encode(values) ^ self._flip
-        keep_least(slots, words, table[self.name("word")])
+        lower(slots, words, self._codec.order(), table[self.name("word")])
 
     def of(self, sessions: Ints, table: CodeTable) -> pa.Array:
         return self._codec.decode(table[self.name("word")][sessions] ^ self._flip)
 
     def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
         words = table[self.name("word")]
-        keep_least(into, words[gone], words)
+        lower(into, words[gone], self._codec.order(), words)
 
     def words(self, table: CodeTable) -> Ints:
         return np.asarray(table[self.name("word")] ^ self._flip, np.int64)
-
-    def relabel(self, new: Relabelling, table: CodeTable) -> None:
-        words = table[self.name("word")]
-        words[:] = np.where(words == _GREATEST, words, new(words ^ self._flip) ^ self._flip)
 
 
 class Ends(SessionValue):
@@ -218,9 +211,6 @@ class Ends(SessionValue):
 
     def words(self, table: CodeTable) -> Ints:
         return np.asarray(table[self.name("word")], np.int64)
-
-    def relabel(self, new: Relabelling, table: CodeTable) -> None:
-        table[self.name("word")][:] = new(table[self.name("word")])
 
 
 class Firsts(Ends):
