@@ -13,8 +13,23 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expressions import col, lit
-from headrace.plan.nodes import Aggregate, Plan, Project, Select, SlidingAggregate, Source, Unary, Union
+from headrace.plan.nodes import (
+    Aggregate,
+    IStream,
+    Plan,
+    Project,
+    RStream,
+    Select,
+    SlidingAggregate,
+    Source,
+    ToStream,
+    Unary,
+    Union,
+    Window,
+)
+from headrace.plan.reporting import ticks_of
 from headrace.plan.session import LooseSessions, SessionAggregate
+from headrace.plan.trees import takes_pieces, walk
 from headrace.plan.user_aggregates import UserCall
 from headrace.plan.windows import Sliding
 
@@ -51,37 +66,67 @@ class Disorder:
 
 def place_orders(plan: Plan, disorder: Disorder) -> Plan:
     """`plan` with every disordered stream put in order before the first operator that needs it."""
-    return _place(plan, disorder, minds=False)
+    return _place(plan, disorder, minds=False, pieces=True)
 
 
-def _place(plan: Plan, disorder: Disorder, minds: bool) -> Plan:
-    """`minds`: the operator above takes rows in any order."""
+def _place(plan: Plan, disorder: Disorder, minds: bool, pieces: bool) -> Plan:
+    """`minds`: the operator above takes rows in any order. `pieces`: what is above takes a row that is valid
+    for several slides as one row for each."""
     if isinstance(plan, Source):
         return plan if minds or plan.name not in disorder.streams else Order(plan)
     if isinstance(plan, INSENSITIVE):
-        below = plan.with_inputs((_place(plan.inputs[0], disorder, minds=True),))
+        below = plan.with_inputs((_place(plan.inputs[0], disorder, True, pieces),))
         return below if minds or not is_disordered(below, disorder) else Order(below)
     if isinstance(plan, Union):
-        return _place_union(plan, disorder, minds)
-    if isinstance(plan, SlidingAggregate) and _sources(plan) & disorder.admitted:
+        return _place_union(plan, disorder, minds, pieces)
+    admitted = bool(_sources(plan) & disorder.admitted)
+    if isinstance(plan, SlidingAggregate) and admitted:
         return _place_admitting(plan, disorder)
-    if isinstance(plan, SessionAggregate) and _sources(plan) & disorder.admitted:
+    if isinstance(plan, SessionAggregate) and admitted:
         return _place_sessions(plan, disorder)
-    return plan.with_inputs(tuple(_place(i, disorder, minds=False) for i in plan.inputs))
+    if isinstance(plan, Window) and isinstance(plan.spec, Sliding) and admitted and pieces:
+        return _place_window(plan, plan.spec, disorder)
+    pieces = isinstance(plan, ToStream) or (pieces and takes_pieces(plan))
+    placed = plan.with_inputs(tuple(_place(i, disorder, False, pieces) for i in plan.inputs))
+    return _remembering(placed) if isinstance(placed, ToStream) and admitted else placed
 
 
-def _place_union(plan: Union, disorder: Disorder, minds: bool) -> Plan:
-    branches = tuple(_place(b, disorder, minds=minds) for b in plan.branches)
+def _place_union(plan: Union, disorder: Disorder, minds: bool, pieces: bool) -> Plan:
+    branches = tuple(_place(b, disorder, minds, pieces) for b in plan.branches)
     loose = any(is_disordered(b, disorder) for b in branches)
     return Merge(branches) if loose else Union(branches)
 
 
+def _remembering(plan: ToStream) -> Plan:
+    """What reports rows, where below it a row may have become several, each valid for one slide."""
+    if isinstance(plan, IStream):
+        return replace(plan, nets=plan.nets or any(isinstance(each, Expand) for each in walk(plan)))
+    if isinstance(plan, RStream):
+        return replace(plan, once=plan.once or ticks_of(plan.input) == plan.ticks)
+    return plan
+
+
+def _place_window(plan: Window, window: Sliding, disorder: Disorder) -> Plan:
+    """As of an aggregate: a row that is valid for several slides becomes one for each."""
+    below = _place(plan.input, disorder, True, True)
+    if not is_disordered(below, disorder):
+        return plan.with_inputs((below,))
+    return replace(plan, input=Order(Expand(below, window)), spec=_one_slide(window))
+
+
+def _one_slide(window: Sliding) -> Sliding:
+    """What holds the copies of `Expand` for a window from its answer to the next."""
+    return Sliding(window.slide, window.slide, window.ticks.phase)
+
+
 def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     """Rows go to their windows before they are ordered: each window is one tick of one slide."""
+    placed = _place(plan.input, disorder, True, True)
+    if not is_disordered(placed, disorder):
+        return plan.with_inputs((placed,))
     _refuse_order(plan)
     window = plan.window
-    below = Order(Expand(_place(plan.input, disorder, minds=True), window))
-    each = replace(plan, input=below, window=Sliding(window.slide, window.slide, window.ticks.phase))
+    each = replace(plan, input=Order(Expand(placed, window)), window=_one_slide(window))
     if plan.bounds is None or window.size == window.slide:
         return each
     start, end = plan.bounds
@@ -93,7 +138,7 @@ def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
 
 def _place_sessions(plan: SessionAggregate, disorder: Disorder) -> Plan:
     """Rows go to their sessions as they come, and sessions that a row is between become one."""
-    below = _place(plan.input, disorder, minds=True)
+    below = _place(plan.input, disorder, True, True)
     if not is_disordered(below, disorder):
         return plan.with_inputs((below,))
     _refuse_order(plan)

@@ -6,7 +6,7 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Plan
 from headrace.plan.session import SessionAggregate
 from headrace.plan.trees import is_static
-from headrace.plan.windows import Ticks
+from headrace.plan.windows import Sliding, Ticks
 
 KEEPS = (nodes.Select, nodes.Project, nodes.Union, nodes.Join)
 """What gives rows the intervals of the rows below: of two that meet, the common part, here all of it."""
@@ -18,6 +18,10 @@ def ticks_of(plan: Plan) -> Ticks | None:
         return plan.window.ticks
     if isinstance(plan, SessionAggregate):
         return Ticks(1)
+    if isinstance(plan, nodes.Window):
+        return (
+            plan.spec.ticks if isinstance(plan.spec, Sliding) and plan.spec.size <= plan.spec.slide else None
+        )
     if not isinstance(plan, KEEPS):
         return None
     joined = isinstance(plan, nodes.Join)

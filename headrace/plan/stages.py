@@ -18,7 +18,7 @@ from headrace.plan.partitioning import Partitioning, partition
 from headrace.plan.reporting import reported
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
-from headrace.plan.trees import exchange, is_static, minds_order, sources_of, walk
+from headrace.plan.trees import exchange, is_static, minds_order, sources_of, takes_pieces, walk
 from headrace.plan.windows import Range, Sliding, Ticks
 
 STEADY = (
@@ -103,12 +103,19 @@ def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
     ticks = changes_at(part)
     if ticks is None:
         inlet = Inlet(name, part.schema, relation=True)
-        return Cut(part, inlet, exchange(plan, part, inlet))
+        upper = exchange(plan, part, inlet)
+        whole = all(map(takes_pieces, walk(upper))) or not any(map(_slides, walk(part)))
+        return Cut(part, inlet, upper) if whole else None
     output = Source(name, part.schema)
     upper = exchange(plan, part, nodes.Window(output, Range(ticks.slide)))
     if any(map(minds_order, walk(upper))):
         return None
     return Cut(reported(part, ticks), output, upper)
+
+
+def _slides(plan: Plan) -> bool:
+    """Whether its rows may come in pieces, one for each slide (`headrace.plan.ordering`)."""
+    return isinstance(plan, nodes.Window) and isinstance(plan.spec, Sliding)
 
 
 def changes_at(plan: Plan) -> Ticks | None:

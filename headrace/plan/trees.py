@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.plan.lag import Lag
-from headrace.plan.nodes import Aggregate, Plan, Source, Table, Window
+from headrace.plan.nodes import Aggregate, Granularity, Plan, Source, Table, Window
 from headrace.plan.sequence import Sequence
 from headrace.plan.windows import Rows
 
@@ -56,3 +56,11 @@ def minds_order(plan: Plan) -> bool:
     if isinstance(plan, Lag):
         return True
     return isinstance(plan, Aggregate) and any(call.minds_order for call in plan.calls)
+
+
+def takes_pieces(plan: Plan) -> bool:
+    """Whether one row or several, each valid when the one before it ends, are the same to this node.
+
+    Not if it rounds the validity of each row, or asks since when a row is valid.
+    """
+    return not isinstance(plan, Granularity) and not minds_order(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,12 @@ from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import (
+    Aggregate,
     AggregateCall,
+    Distinct,
+    DStream,
+    Except,
+    Granularity,
     IStream,
     Join,
     Plan,
@@ -31,12 +36,16 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.ordering import Disorder, Merge, Order, place_orders
+from headrace.plan.ordering import Disorder, Expand, Merge, Order, place_orders
 from headrace.plan.session import SessionAggregate
+from headrace.plan.top import TopN, descending
+from headrace.plan.trees import sources_of, walk
 from headrace.plan.user_aggregates import user_call
 from headrace.plan.windows import Range, Sliding
+from headrace.sql import StreamDef, query
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
+from headrace.testing.plans import slidings
 from headrace.testing.user_aggregates import TWO_LARGEST, calls_on
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
@@ -247,6 +256,94 @@ def _flink(came: list[Arrival], delta: int, window: Sliding) -> tuple[list[tuple
                 filled.setdefault((end, row["k"]), []).append(row["v"])
     rows = [(e - 1, (k, len(v), sum(v), max(v), e - window.size, e)) for (e, k), v in filled.items()]
     return sorted(rows), missed
+
+
+Relations = Callable[[Plan, Plan], Plan]
+RELATIONS: dict[str, Relations] = {
+    "row by row": lambda a, b: a,
+    "chosen": lambda a, b: Project(Select(a, col("v") < 8), (("k", col("k")),)),
+    "distinct": lambda a, b: Distinct(Project(a, (("k", col("k")),))),
+    "ranked": lambda a, b: TopN(a, ("k",), (descending("v"),), 2, "rank"),
+    "joined": lambda a, b: Join(a, b, ("k",), ("k2",)),
+    "less": lambda a, b: Except(Project(a, (("k", col("k")),)), Project(b, (("k", col("k2")),)), all=True),
+    "both": lambda a, b: Union((a, Project(b, (("k", col("k2")), ("v", col("v2")))))),
+    "counted again": lambda a, b: Aggregate(Distinct(a), ("k",), CALLS),
+}
+REPORTS: list[Callable[[Plan], Plan]] = [IStream, DStream, RStream, lambda plan: RStream(plan, 3, 1)]
+
+
+@given(st.data(), st.sampled_from(sorted(RELATIONS)))
+def test_an_admitted_row_is_in_every_open_window_whatever_is_made_of_it(
+    data: st.DataObject, name: str
+) -> None:
+    """As of aggregates: a row is late for a sliding window when its last tick ≤ the heartbeat."""
+    delta = data.draw(st.integers(1, 3))
+    came = arrivals(data.draw, 10)
+    report = data.draw(st.sampled_from(REPORTS))
+    specs = [data.draw(slidings(8, 4)), data.draw(slidings(8, 4) | st.builds(Range, st.integers(1, 6)))]
+    timely = [_in_time(came, stream, delta, spec) for stream, spec in zip("ab", specs, strict=True)]
+    plan = report(RELATIONS[name](Window(A, specs[0]), Window(RENAMED, specs[1])))
+    found = drive(plan, generator(delta), came, Rules(disordered=True, enforce="admit"))
+    held = [Sliding(w.slide, w.slide, w.ticks.phase) if isinstance(w, Sliding) else w for w in specs]
+    meant = report(RELATIONS[name](Window(A, held[0]), Window(RENAMED, held[1])))
+    expected = oracle.stream(meant, {stream: rows for stream, (rows, _) in zip("ab", timely, strict=True)})
+    assert_same_stream(found.answers, expected, schema=plan.schema)
+    read = {source.name for source in sources_of(plan)}
+    lost = sum(lost for stream, (_, lost) in zip("ab", timely, strict=True) if stream in read)
+    assert sum(int(np.count_nonzero(~each.admitted)) for each in found.late if each.stream in read) == lost
+    assert accounted(found.engine)
+
+
+def _in_time(
+    came: list[Arrival], stream: str, delta: int, window: Sliding | Range
+) -> tuple[list[tuple[int, dict[str, int]]], int]:
+    """The rows that come before the answer for which they count, and how many are in time for none.
+
+    A copy for each sliding window, at its answer; under a heartbeat of newest − δ.
+    """
+    timely: list[tuple[int, dict[str, int]]] = []
+    newest, lost = None, 0
+    for time, row in rows_of(came)[stream]:
+        heartbeat = -(10**9) if newest is None else newest - delta
+        ticks = _answers_of(time, window) if isinstance(window, Sliding) else [time]
+        timely += [(tick, row) for tick in ticks if tick > heartbeat]
+        lost += bool(ticks) and time <= heartbeat and max(ticks) <= heartbeat
+        newest = time if newest is None else max(newest, time)
+    return sorted(timely, key=lambda each: each[0]), lost
+
+
+def _answers_of(time: int, window: Sliding) -> list[int]:
+    """When the windows that hold a time are answered."""
+    starts = range(time - window.size + 1, time + 1)
+    return [start + window.size - 1 for start in starts if (start - window.offset) % window.slide == 0]
+
+
+def test_istream_reports_an_admitted_row_once_where_its_time_is_among_its_columns() -> None:
+    """ISTREAM holds nothing there, unless a row comes in pieces, one for each window."""
+    s = StreamDef("s", pa.schema([("at", pa.int64())]), time_column="at", ticks_per_second=None)
+    engine = Engine()
+    bounds = Bounds.of(SkewMatrix.of(["s"], {("s", "s"): [(0, 1)]}), timeout=10**6)
+    engine.manage(HeartbeatGenerator(bounds), {s.source: Rules(disordered=True, enforce="admit")})
+    engine.add("q", query("ISTREAM(SELECT at FROM s [RANGE 6 SLIDE 2])", [s], ticks_per_second=None))
+    for now, time in enumerate((7, 3, 8), 1):
+        engine.push("s", pa.RecordBatch.from_pylist([{"at": time}], s.schema), [time], now=now)
+        engine.run()
+    engine.end("s")
+    found = [
+        (int(t), v) for b in engine.drain() for t, v in zip(b.start, b.data["at"].to_pylist(), strict=True)
+    ]
+    assert sorted(found) == [(7, 3), (7, 7), (9, 8)]
+
+
+def test_what_asks_since_when_a_row_is_valid_takes_no_late_row() -> None:
+    """`first` over a join, and granularity, need whole rows: there a row is late after the heartbeat."""
+    joined = Join(Window(A, Sliding(6, 2)), Window(RENAMED, Sliding(6, 2)), ("k",), ("k2",))
+    first = IStream(Aggregate(joined, ("k",), (AggregateCall("f", "first", "v"),)))
+    rounded = IStream(Aggregate(Granularity(joined, 3), ("k",), CALLS))
+    disorder = Disorder(frozenset("ab"), frozenset("ab"))
+    for plan in (first, rounded):
+        assert not any(isinstance(each, Expand) for each in walk(place_orders(plan, disorder)))
+    assert any(isinstance(each, Expand) for each in walk(place_orders(IStream(joined), disorder)))
 
 
 @given(st.data())

@@ -26,10 +26,13 @@ from headrace.graph.admission import Rules
 from headrace.plan.nodes import (
     Aggregate,
     AggregateCall,
+    Distinct,
     DStream,
     Granularity,
     IStream,
     Join,
+    Plan,
+    Project,
     RStream,
     Select,
     SlidingAggregate,
@@ -38,13 +41,14 @@ from headrace.plan.nodes import (
     Window,
 )
 from headrace.plan.session import SessionAggregate
+from headrace.plan.top import TopN, descending
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Range, Sliding
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.store import Store
 from headrace.runtimes.spark.topology import hosts
-from headrace.testing.plans import Case, cases, tables_of
+from headrace.testing.plans import Case, cases, slidings, tables_of
 from headrace.testing.schemas import rows as random_rows
 from headrace.time.bounds import Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
@@ -212,6 +216,30 @@ def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject
     if below is SOURCE:
         assert spread.numbers[LATE] == sum(not row[5] for row in whole.late)
     assert spread.numbers[REJECTED] == len(whole.rejected)
+
+
+WINDOWED: dict[str, Callable[[Plan], Plan]] = {
+    "row by row": lambda held: held,
+    "distinct": lambda held: Distinct(Project(held, (("a", col("a")),))),
+    "ranked": lambda held: TopN(held, ("a",), (descending("b"),), 1),
+}
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")) // 2)
+@given(st.data())
+def test_late_rows_come_to_open_windows_on_every_shard(data: st.DataObject) -> None:
+    window = data.draw(slidings(6, 4))
+    held = WINDOWED[data.draw(st.sampled_from(sorted(WINDOWED)))](Window(SOURCE, window))
+    plan = data.draw(st.sampled_from([RStream(held, window.slide, window.ticks.phase), IStream(held)]))
+    case = Case(plan, {"s": data.draw(random_rows(SOURCE.columns, 40))})
+    rule = Rules(disordered=True, enforce="admit", guard=100)
+    inputs = Inputs(promises={"s": data.draw(promises())}, rules={"s": rule})
+    batches = data.draw(micro_batches(case))
+    cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
+    spread = on_spark(plan, inputs, batches, {}, data.draw(st.integers(1, 3)), cluster)
+    whole = embedded(plan, inputs, batches, {})
+    assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
+    assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))
 
 
 @settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")) // 2)
