@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -46,9 +45,3 @@ class Diagram:
 
     boxes: tuple[Box, ...]
     arcs: tuple[Arc, ...]
-
-
-def with_texts(diagram: Diagram, change: Callable[[str], str]) -> Diagram:
-    """The same with what is said of each box put in other words."""
-    boxes = (replace(box, detail=change(box.detail), note=change(box.note)) for box in diagram.boxes)
-    return replace(diagram, boxes=tuple(boxes))

@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from headrace.drawing import Explanation
-from headrace.drawing.diagram import with_texts
 from headrace.engine.adapting import LOOK, Adapting
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
@@ -48,7 +47,7 @@ from headrace.memory.manager import POLICIES, Manager, Shortage
 from headrace.operators.history import Entries
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.show import show
-from headrace.plan.spans import with_units
+from headrace.plan.spans import Span, in_units
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
@@ -475,23 +474,28 @@ class Engine:
         `format` is "text", "mermaid", "svg" or "html"; a notebook draws it whatever the format.
         """
         self._sink(query)
-        return self._explained([query], show(self.graph.plan_of(query)), format)
+        return self._explained([query], lambda span: show(self.graph.plan_of(query), span), format)
 
-    def _explained(self, queries: list[str], plan: str, format: str = "text") -> Explanation:
+    def _explained(
+        self, queries: list[str], plans: Callable[[Span], str], format: str = "text"
+    ) -> Explanation:
         """Lengths of time are shown in units where the queries say what a tick is."""
         domains = {self._ticks.get(query) for query in queries}
-        ticks = domains.pop() if len(domains) == 1 else None
+        span = in_units(domains.pop() if len(domains) == 1 else None)
         arcs = self.arcs if self.propagation == "eqg" else []
-        diagram = graph_diagram(self.graph, queries, arcs)
-        sections = explained_sections(self.graph, queries, with_units(plan, ticks), self.show_table(), arcs)
+        diagram = graph_diagram(self.graph, queries, arcs, span)
+        sections = explained_sections(self.graph, queries, plans(span), self.show_table(), arcs)
         sections += self._orders.explained(queries)
         sections += self._adapting.explained(n for query in queries for n in self.graph.nodes_of(query))
-        return Explanation(with_texts(diagram, lambda text: with_units(text, ticks)), sections, format)
+        return Explanation(diagram, sections, format)
 
     def _repr_html_(self) -> str:
         """The graph of all queries, as a notebook shows it."""
         queries = list(self.graph.sinks)
-        plans = "\n\n".join(f"{each}\n{show(self.graph.plan_of(each))}" for each in queries)
+
+        def plans(span: Span) -> str:
+            return "\n\n".join(f"{each}\n{show(self.graph.plan_of(each), span)}" for each in queries)
+
         return self._explained(queries, plans)._repr_html_()
 
     def metrics(self) -> Metrics:

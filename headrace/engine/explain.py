@@ -11,12 +11,13 @@ from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import TableNode
 from headrace.plan.diagram import LOOKS, headline
 from headrace.plan.nodes import Plan
-from headrace.plan.show import LINES
+from headrace.plan.show import show_node
+from headrace.plan.spans import Span
 
 Origin = Node | SourceNode
 
 
-def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc]) -> Diagram:
+def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc], span: Span = str) -> Diagram:
     """The part of the graph that these queries use, from the streams up to the answers."""
     ends = {query: _end_of(graph, query) for query in queries}
     used = _behind(list(ends.values()))
@@ -24,7 +25,7 @@ def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc]) -> Diagra
     answers = [Arc(_id(end), f"answer {query}", note=f"rows of {end.name}") for query, end in ends.items()]
     times = [_ets(each) for each in ets if each.target in used]
     sinks = [Box(f"answer {query}", query, "answer", Look.SINK) for query in queries]
-    return Diagram((*map(_box, used), *sinks), (*rows, *answers, *times))
+    return Diagram((*(_box(each, span) for each in used), *sinks), (*rows, *answers, *times))
 
 
 def explained_sections(
@@ -89,15 +90,15 @@ def _ets(arc: EtsArc) -> Arc:
     return Arc(_id(arc.origin), _id(arc.target), ets=True, note=note)
 
 
-def _box(one: Origin) -> Box:
+def _box(one: Origin, span: Span) -> Box:
     if isinstance(one, Node):
-        return _operator(one, one.plan)
+        return _operator(one, one.plan, span)
     look = Look.TABLE if isinstance(one, TableNode) else Look.SOURCE
     detail = "table" if look is Look.TABLE else f"{one.kind.value} time"
     return Box(_id(one), one.name, detail, look, note=f"{one.name}: {', '.join(one.schema.names)}")
 
 
-def _operator(node: Node, plan: Plan) -> Box:
+def _operator(node: Node, plan: Plan, span: Span) -> Box:
     look = LOOKS.get(type(plan), Look.PLAIN)
     waits = node.operator.idle_waiting_prone
-    return Box(_id(node), node.name, headline(plan)[1], look, waits, LINES[type(plan)](plan))
+    return Box(_id(node), node.name, headline(plan, span)[1], look, waits, show_node(plan, span))

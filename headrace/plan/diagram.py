@@ -8,7 +8,8 @@ from typing import Any, Final
 from headrace.drawing import Arc, Box, Diagram, Look
 from headrace.plan.nodes import Plan, Source, Table
 from headrace.plan.ordering import Expand, Merge, Order
-from headrace.plan.show import LINES
+from headrace.plan.show import show_node
+from headrace.plan.spans import Span
 
 TITLES: Final[dict[type[Plan], Callable[[Any], tuple[str, str]]]] = {
     Source: lambda p: (p.name, f"{p.time.value} time"),
@@ -26,20 +27,23 @@ LOOKS: Final[dict[type[Plan], Look]] = {
 }
 
 
-def headline(plan: Plan) -> tuple[str, str]:
+def headline(plan: Plan, span: Span = str) -> tuple[str, str]:
     """What a box says of a node: its name and a line about it."""
     rule = TITLES.get(type(plan))
     if rule is not None:
         return rule(plan)
-    name, _, rest = LINES[type(plan)](plan).partition(" ")
+    name, _, rest = show_node(plan, span).partition(" ")
     return name.rstrip(",:"), rest
 
 
-def plan_diagram(plan: Plan, answer: str, native: Collection[Plan] = ()) -> Diagram:
-    """The plan from its streams up to the answer; `native` are the nodes that Spark runs itself."""
+def plan_diagram(plan: Plan, answer: str, native: Collection[Plan] = (), span: Span = str) -> Diagram:
+    """The plan from its streams up to the answer; `native` are the nodes that Spark runs itself.
+
+    `span` writes durations.
+    """
     parts = list(dict.fromkeys(_inputs_first(plan)))
     ids = {part: f"p{i}" for i, part in enumerate(parts)}
-    boxes = [_box(part, ids[part], part in native) for part in parts]
+    boxes = [_box(part, ids[part], part in native, span) for part in parts]
     arcs = [Arc(ids[below], ids[part]) for part in parts for below in part.inputs]
     top = Box("answer", answer, "answer", Look.SINK, note=", ".join(plan.schema.names))
     return Diagram((*boxes, top), (*arcs, Arc(ids[plan], "answer")))
@@ -49,7 +53,7 @@ def _inputs_first(plan: Plan) -> list[Plan]:
     return [*(part for below in plan.inputs for part in _inputs_first(below)), plan]
 
 
-def _box(plan: Plan, id: str, native: bool) -> Box:
-    title, detail = headline(plan)
+def _box(plan: Plan, id: str, native: bool, span: Span) -> Box:
+    title, detail = headline(plan, span)
     look = Look.NATIVE if native else LOOKS.get(type(plan), Look.PLAIN)
-    return Box(id, title, detail, look, note=LINES[type(plan)](plan))
+    return Box(id, title, detail, look, note=show_node(plan, span))

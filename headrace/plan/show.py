@@ -11,81 +11,99 @@ from headrace.plan.latent import Stamp
 from headrace.plan.nodes import Plan
 from headrace.plan.sequence import Sequence, StepKind
 from headrace.plan.session import LooseSessions, SessionAggregate
+from headrace.plan.spans import Span
 from headrace.plan.top import SortKey, TopN
 
-SPECS: dict[type[Any], Callable[[Any], str]] = {
-    windows.Range: lambda w: f"RANGE {w.size}" if w.least is None else f"RANGE MIN {w.least}, MAX {w.size}",
-    windows.Sliding: lambda w: f"RANGE {w.size} SLIDE {w.slide}{_offset(w.offset)}",
-    windows.Rows: lambda w: (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}",
-    windows.Now: lambda w: "NOW",
-    windows.Session: lambda w: _partition(w.keys) + f"SESSION {w.gap}",
-    windows.Unbounded: lambda w: "UNBOUNDED",
-}
-
-LINES: dict[type[Plan], Callable[[Any], str]] = {
-    nodes.Source: lambda p: f"stream {p.name} ({p.time.value} time)",
-    nodes.Table: lambda p: f"table {p.name}",
-    nodes.Inlet: lambda p: f"answers of another part: {p.name}",
-    nodes.Select: lambda p: f"select {p.predicate}",
-    nodes.Project: lambda p: "project " + ", ".join(_named(name, e) for name, e in p.columns),
-    nodes.Union: lambda p: "union, in order of time",
-    nodes.Window: lambda p: f"window [{SPECS[type(p.spec)](p.spec)}]{_shown(p)}",
-    nodes.Granularity: lambda p: f"granularity {_grain(p)}{_shown(p)}",
-    nodes.Join: lambda p: "join" + _on(p),
-    nodes.Aggregate: lambda p: f"aggregate {_calls(p)}",
-    nodes.SlidingAggregate: lambda p: f"aggregate {_calls(p)} from panes [{SPECS[type(p.window)](p.window)}]",
-    SessionAggregate: lambda p: f"aggregate {_calls(p)} of each session [{_session(p)}]",
-    LooseSessions: lambda p: f"aggregate {_calls(p)} of each session [{_session(p)}], in any order",
-    nodes.Distinct: lambda p: "distinct",
-    Lag: lambda p: "look back: " + _lags(p),
-    TopN: lambda p: "first " + _top(p),
-    nodes.Except: lambda p: "except all" if p.all else "except",
-    nodes.IStream: lambda p: "istream" if p.nets else "istream: no equal row goes as one comes, none is held",
-    nodes.DStream: lambda p: "dstream",
-    nodes.RStream: lambda p: (
-        f"rstream each {p.slide}{_offset(p.phase)}" + (", a row at one tick only" if p.once else "")
+SPECS: dict[type[Any], Callable[[Any, Span], str]] = {
+    windows.Range: lambda w, span: f"RANGE {_range(w, span)}",
+    windows.Sliding: lambda w, span: f"RANGE {span(w.size)} SLIDE {span(w.slide)}{_offset(w.offset, span)}",
+    windows.Rows: lambda w, span: (
+        (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}"
     ),
-    Sequence: lambda p: f"sequence {_sequence(p)}",
-    Stamp: lambda p: "stamp with the instant of passing",
-    ordering.Order: lambda p: "order: rows wait here until no earlier one can come",
-    ordering.Merge: lambda p: "merge: disorder is left, punctuations bound it",
-    ordering.Expand: lambda p: f"a copy for each window [{SPECS[type(p.window)](p.window)}]",
+    windows.Now: lambda w, span: "NOW",
+    windows.Session: lambda w, span: _partition(w.keys) + f"SESSION {span(w.gap)}",
+    windows.Unbounded: lambda w, span: "UNBOUNDED",
+}
+
+LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
+    nodes.Source: lambda p, span: f"stream {p.name} ({p.time.value} time)",
+    nodes.Table: lambda p, span: f"table {p.name}",
+    nodes.Inlet: lambda p, span: f"answers of another part: {p.name}",
+    nodes.Select: lambda p, span: f"select {p.predicate}",
+    nodes.Project: lambda p, span: "project " + ", ".join(_named(name, e) for name, e in p.columns),
+    nodes.Union: lambda p, span: "union, in order of time",
+    nodes.Window: lambda p, span: f"window [{_spec(p.spec, span)}]{_shown(p)}",
+    nodes.Granularity: lambda p, span: f"granularity {_grain(p, span)}{_shown(p)}",
+    nodes.Join: lambda p, span: "join" + _on(p),
+    nodes.Aggregate: lambda p, span: f"aggregate {_calls(p)}",
+    nodes.SlidingAggregate: lambda p, span: f"aggregate {_calls(p)} from panes [{_spec(p.window, span)}]",
+    SessionAggregate: lambda p, span: f"aggregate {_calls(p)} of each session [{_session(p, span)}]",
+    LooseSessions: lambda p, span: (
+        f"aggregate {_calls(p)} of each session [{_session(p, span)}], in any order"
+    ),
+    nodes.Distinct: lambda p, span: "distinct",
+    Lag: lambda p, span: "look back: " + _lags(p),
+    TopN: lambda p, span: "first " + _top(p),
+    nodes.Except: lambda p, span: "except all" if p.all else "except",
+    nodes.IStream: lambda p, span: (
+        "istream" if p.nets else "istream: no equal row goes as one comes, none is held"
+    ),
+    nodes.DStream: lambda p, span: "dstream",
+    nodes.RStream: lambda p, span: (
+        f"rstream each {span(p.slide)}{_offset(p.phase, span)}"
+        + (", a row at one tick only" if p.once else "")
+    ),
+    Sequence: lambda p, span: f"sequence {_sequence(p, span)}",
+    Stamp: lambda p, span: "stamp with the instant of passing",
+    ordering.Order: lambda p, span: "order: rows wait here until no earlier one can come",
+    ordering.Merge: lambda p, span: "merge: disorder is left, punctuations bound it",
+    ordering.Expand: lambda p, span: f"a copy for each window [{_spec(p.window, span)}]",
 }
 
 
-def _session(plan: SessionAggregate) -> str:
-    return _partition(plan.partition) + f"SESSION {plan.gap}"
+def _spec(spec: windows.WindowSpec, span: Span) -> str:
+    return SPECS[type(spec)](spec, span)
+
+
+def _range(window: windows.Range, span: Span) -> str:
+    most = span(window.size)
+    return most if window.least is None else f"MIN {span(window.least)}, MAX {most}"
+
+
+def _session(plan: SessionAggregate, span: Span) -> str:
+    return _partition(plan.partition) + f"SESSION {span(plan.gap)}"
 
 
 def _partition(keys: tuple[str, ...] | None) -> str:
     return "" if keys is None else f"PARTITION BY {', '.join(keys) or '()'} "
 
 
-def show(plan: Plan) -> str:
-    """The plan as an indented tree, the answer first and the streams last."""
-    return "\n".join(_lines(plan, 0))
+def show(plan: Plan, span: Span = str) -> str:
+    """The plan as an indented tree, the answer first and the streams last; `span` writes durations."""
+    return "\n".join(_lines(plan, 0, span))
 
 
-def show_node(plan: Plan) -> str:
+def show_node(plan: Plan, span: Span = str) -> str:
     """One node, without what is below it."""
-    return LINES[type(plan)](plan)
+    return LINES[type(plan)](plan, span)
 
 
-def _lines(plan: Plan, depth: int) -> list[str]:
-    line = "  " * depth + show_node(plan)
-    return [line, *(below for p in plan.inputs for below in _lines(p, depth + 1))]
+def _lines(plan: Plan, depth: int, span: Span) -> list[str]:
+    line = "  " * depth + show_node(plan, span)
+    return [line, *(below for p in plan.inputs for below in _lines(p, depth + 1, span))]
 
 
-def _offset(ticks: int) -> str:
-    return f" OFFSET {ticks}" if ticks else ""
+def _offset(ticks: int, span: Span) -> str:
+    return f" OFFSET {span(ticks)}" if ticks else ""
 
 
 def _named(name: str, expression: object) -> str:
     return name if str(expression) == name else f"{expression} AS {name}"
 
 
-def _grain(plan: nodes.Granularity) -> str:
-    return str(plan.grain) if plan.coarsest is None else f"coarsest {plan.coarsest}, finest {plan.grain}"
+def _grain(plan: nodes.Granularity, span: Span) -> str:
+    finest = span(plan.grain)
+    return finest if plan.coarsest is None else f"coarsest {span(plan.coarsest)}, finest {finest}"
 
 
 def _shown(plan: nodes.Window | nodes.Granularity) -> str:
@@ -118,7 +136,7 @@ def _nulls(key: SortKey) -> str:
     return ", nulls first" if key.nulls_first else ", nulls last"
 
 
-def _sequence(plan: Sequence) -> str:
+def _sequence(plan: Sequence, span: Span) -> str:
     steps = ", ".join(_STEPS[step.kind].format(i + 1) for i, step in enumerate(plan.steps))
     keys = [" = ".join(names) for names in zip(*(step.keys for step in plan.steps), strict=True)]
     conditions = [str(step.condition) for step in plan.steps if step.condition is not None]
@@ -126,7 +144,7 @@ def _sequence(plan: Sequence) -> str:
         f"({steps}) {plan.mode.value}",
         *(["strict"] if plan.strict else []),
         *([f"partition by {', '.join(keys)}"] if keys else []),
-        *([] if plan.within is None else [f"within {plan.within}"]),
+        *([] if plan.within is None else [f"within {span(plan.within)}"]),
         *([f"where {' and '.join(conditions)}"] if conditions else []),
     ]
     return " ".join(clauses)

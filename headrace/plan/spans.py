@@ -1,13 +1,14 @@
-"""Ticks in a text as the units that a person would write."""
+"""Ticks as the units that a person would write."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-SPAN: Final = re.compile(
-    r"\b(RANGE|SLIDE|OFFSET|MIN|MAX|SESSION|WITHIN|each|granularity|coarsest|finest) (\d+)\b"
-)
+Span = Callable[[int], str]
+"""Writes a duration in ticks."""
+
 UNITS: Final = (
     (604_800, "WEEK"),
     (86_400, "DAY"),
@@ -17,15 +18,13 @@ UNITS: Final = (
 )
 
 
-def with_units(text: str, ticks_per_second: int | None) -> str:
-    """`text` with its lengths of time in the largest unit that counts them exactly; None: left in ticks."""
-    if ticks_per_second is None:
-        return text
-    return SPAN.sub(lambda found: f"{found[1]} {span(int(found[2]), ticks_per_second)}", text)
+def in_units(ticks_per_second: int | None) -> Span:
+    """Durations in the largest unit that counts them exactly; None: in ticks."""
+    return str if ticks_per_second is None else partial(span, ticks_per_second=ticks_per_second)
 
 
 def span(ticks: int, ticks_per_second: int) -> str:
-    """A length of time in words."""
+    """A duration in words."""
     for seconds, name in UNITS:
         count, rest = divmod(ticks, seconds * ticks_per_second)
         if rest == 0 and count:

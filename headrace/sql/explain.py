@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.drawing import Explanation, Section
-from headrace.drawing.diagram import with_texts
 from headrace.plan.diagram import plan_diagram
 from headrace.plan.native import Native, is_native, native_parts
 from headrace.plan.nodes import Plan, Source
 from headrace.plan.rewrite import Optimized
 from headrace.plan.show import show
-from headrace.plan.spans import with_units
+from headrace.plan.spans import Span, in_units
 from headrace.plan.stages import stages
 from headrace.plan.trees import sources_of, walk
 
@@ -26,23 +25,24 @@ def explained(
     """What is known of a query from its plan alone; times are shown in units where a tick has a length."""
     plan = found.plan
     native = native_parts(plan)
-    diagram = plan_diagram(plan, name, _native_nodes(plan, native))
+    span = in_units(ticks_per_second)
+    diagram = plan_diagram(plan, name, _native_nodes(plan, native), span)
     sections = (
         Section("query", text.strip()),
-        Section("plan as written", with_units(show(logical), ticks_per_second)),
-        *_rewritten(found, ticks_per_second),
+        Section("plan as written", show(logical, span)),
+        *_rewritten(found, span),
         Section("partition keys", "\n".join(_division(plan))),
         Section("on Spark", "\n".join(_on_spark(plan, native))),
     )
-    return Explanation(with_texts(diagram, lambda text: with_units(text, ticks_per_second)), sections, format)
+    return Explanation(diagram, sections, format)
 
 
-def _rewritten(found: Optimized, ticks_per_second: int | None) -> Iterator[Section]:
+def _rewritten(found: Optimized, span: Span) -> Iterator[Section]:
     """The rules that fired, and the plan that they made."""
     if found.fired:
-        lines = [textwrap.shorten(f"  {each}", WIDTH, placeholder=" …") for each in found.fired]
-        yield Section("rewritten", with_units("\n".join(f"  {line}" for line in lines), ticks_per_second))
-        yield Section("plan", with_units(show(found.plan), ticks_per_second))
+        lines = [textwrap.shorten(f"  {each.what(span)}", WIDTH, placeholder=" …") for each in found.fired]
+        yield Section("rewritten", "\n".join(f"  {line}" for line in lines))
+        yield Section("plan", show(found.plan, span))
 
 
 def _division(plan: Plan) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 
 from headrace import Engine, HeadraceError, query, stream
@@ -11,8 +12,10 @@ from headrace.drawing import Diagram, Look
 from headrace.engine.explain import graph_diagram
 from headrace.operators.table import OPERATORS
 from headrace.plan.diagram import TITLES
-from headrace.plan.show import LINES
-from headrace.plan.spans import with_units
+from headrace.plan.nodes import RStream, Source, Window
+from headrace.plan.show import LINES, show
+from headrace.plan.spans import in_units
+from headrace.plan.windows import Sliding
 from tests.drawing.pictures import BIDS, IMAGES, ITEMS, PICTURES, STREAMS, tops
 
 
@@ -50,10 +53,31 @@ def test_what_spark_runs_natively_is_marked() -> None:
 
 
 def test_sequence_numbers_stay_ticks() -> None:
-    assert with_units("window [RANGE 600 SLIDE 60]", None) == "window [RANGE 600 SLIDE 60]"
-    assert with_units("window [RANGE 600 SLIDE 60]", 10) == "window [RANGE 1 MINUTE SLIDE 6 SECONDS]"
-    assert with_units("rstream each 7", 1_000_000) == "rstream each 7 TICKS"
-    assert with_units("rstream each 7000", 1_000_000) == "rstream each 7 MILLISECONDS"
+    plan = RStream(Window(Source("s", BIDS), Sliding(600, 60)), 60)
+    assert "rstream each 60\n  window [RANGE 600 SLIDE 60]" in show(plan, in_units(None))
+    assert "rstream each 6 SECONDS\n  window [RANGE 1 MINUTE SLIDE 6 SECONDS]" in show(plan, in_units(10))
+    assert in_units(1_000_000)(7) == "7 TICKS"
+    assert in_units(1_000_000)(7000) == "7 MILLISECONDS"
+
+
+QUOTED = "RANGE 60000000, each 3600000000, MIN 1000000"
+
+
+def test_a_text_in_the_query_is_shown_as_it_was_written() -> None:
+    """Durations are written in units; numbers in literals and in names are left alone."""
+    text = f"SELECT item, '{QUOTED}' AS `MAX 5000000` FROM bids [RANGE 1 HOUR] WHERE item <> 'SLIDE 7000000'"
+    asked = query(text, {"bids": pa.schema([("item", pa.string())])})
+    engine = Engine()
+    engine.add("q", asked)
+    for found in (asked.explain(), engine.explain("q")):
+        plans = "\n".join(each.text for each in found.sections if each.heading.startswith("plan"))
+        assert QUOTED in plans
+        assert "MAX 5000000" in plans
+        assert "SLIDE 7000000" in plans
+        assert "window [RANGE 1 HOUR]" in plans
+        notes = "\n".join(box.note for box in found.diagram.boxes)
+        assert QUOTED in notes
+        assert "window [RANGE 1 HOUR]" in notes
 
 
 def drawn(propagation: str = "eqg") -> Diagram:

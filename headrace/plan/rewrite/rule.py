@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.plan.nodes import Plan
+from headrace.plan.spans import Span
 
 Rewrite = Callable[[Plan], Plan | None]
 
@@ -32,12 +33,11 @@ class Fired:
     before: Plan
     after: Plan
 
-    @property
-    def what(self) -> str:
-        """What it was done to, in a line."""
-        from headrace.plan.show import LINES
+    def what(self, span: Span = str) -> str:
+        """What it was done to, in a line; `span` writes durations."""
+        from headrace.plan.show import show_node
 
-        return LINES[type(self.before)](self.before)
+        return f"{self.rule}: {show_node(self.before, span)}"
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.what}"
+        return self.what()
