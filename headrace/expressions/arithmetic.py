@@ -1,7 +1,8 @@
-"""`+ - * / %` and unary minus, typed as in Spark SQL.
+"""`+ - * / % DIV` and unary minus, typed as in Spark SQL.
 
 Integers meet in the wider of the two types, decimals in Spark's precision and scale, `/` of integers is a
-double, `%` takes the sign of the dividend. Division by zero is NULL, of floats too. **Overflow is NULL**,
+double, `%` takes the sign of the dividend, `DIV` is the whole part of a quotient, exact, as a bigint. A bare
+NULL has the type of the other operand. Division by zero is NULL, of floats too. **Overflow is NULL**,
 as in Spark's `try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream, as
 Spark with ANSI does.
 """
@@ -37,6 +38,13 @@ def _remainder(left: Any, right: Any) -> Any:
     if isinstance(left, Decimal):
         return WIDE.remainder(left, right)
     return left - right * (abs(left) // abs(right)) * (1 if (left < 0) == (right < 0) else -1)
+
+
+def _quotient(left: Any, right: Any) -> int:
+    """How many times the divisor goes into the dividend, rounded towards zero."""
+    if isinstance(left, Decimal):
+        left, right = (int(each.scaleb(MAX_PRECISION, WIDE)) for each in (left, right))
+    return int(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
 
 
 def _naive(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -100,6 +108,25 @@ def _modulo(call: Call) -> Vector:
         valid = valid & keep & (denominator != 0)
         with np.errstate(all="ignore"):
             found = np.fmod(numerator, np.where(denominator == 0, 1, denominator).astype(denominator.dtype))
+        return arrow.from_numpy(of, found, np.broadcast_to(valid, found.shape))
+
+    return run
+
+
+def _whole_quotient(call: Call) -> Vector:
+    """Exact in int64: NumPy rounds down, so a quotient below zero that leaves a rest is one more."""
+    if family(call.args[0].type) == "decimal":
+        return arrow.rowwise(call)
+    of = call.type
+
+    def run(left: Datum, right: Datum) -> pa.Array:
+        dividend, keep = arrow.operand(left)
+        divisor, valid = arrow.operand(right)
+        overflows = (divisor == -1) & (dividend == np.iinfo(np.int64).min)
+        valid = valid & keep & (divisor != 0) & ~overflows
+        by = np.where((divisor == 0) | overflows, 1, divisor)
+        found = np.floor_divide(dividend, by)
+        found = found + ((found < 0) & (np.remainder(dividend, by) != 0))
         return arrow.from_numpy(of, found, np.broadcast_to(valid, found.shape))
 
     return run
@@ -171,8 +198,9 @@ KERNELS: Final[dict[str, Kernel]] = {
     "*": Kernel("multiply", _naive(lambda left, right: _wide("multiply", left, right)), _checked("multiply")),
     "/": Kernel("divide", _naive_unless_zero(lambda left, right: _wide("divide", left, right)), _divide),
     "%": Kernel("modulo", _naive_unless_zero(_remainder), _modulo),
+    "DIV": Kernel("div", _naive_unless_zero(_quotient), _whole_quotient),
 }
-DIVISIONS: Final = frozenset({"divide", "modulo"})
+DIVISIONS: Final = frozenset({"divide", "modulo", "div"})
 PYTHON: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "add": lambda left, right: left + right,
     "subtract": lambda left, right: left - right,
@@ -208,12 +236,26 @@ def arithmetic(op: str, left: Bound, right: Bound) -> Bound:
     if of is None or not (is_numeric(of) or pa.types.is_null(of)):
         raise mismatch(f"'{op}'", left.type, right.type)
     kernel = KERNELS[op]
+    left, right = (cast(each, of) if pa.types.is_null(each.type) else each for each in (left, right))
+    if op == "DIV":
+        return _divided_whole(kernel, left, right, of)
     if pa.types.is_decimal(of):
         left, right = _as_decimal(left), _as_decimal(right)
         return _call(kernel, left, right, decimal_type(*SCALES[kernel.name](left.type, right.type)))
     if op == "/" or pa.types.is_null(of):
         of = pa.float64()
     return _call(kernel, cast(left, of), cast(right, of), of)
+
+
+def _divided_whole(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
+    if family(of) == "float":
+        raise mismatch("'DIV'", left.type, right.type, hint="CAST(a / b AS BIGINT) divides doubles")
+    meet = _as_decimal if family(of) == "decimal" else _as_bigint
+    return _call(kernel, meet(left), meet(right), pa.int64())
+
+
+def _as_bigint(bound: Bound) -> Bound:
+    return cast(bound, pa.int64())
 
 
 def _call(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
@@ -225,6 +267,8 @@ def _call(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
 def negate(operand: Bound) -> Bound:
     """`-operand`."""
     operand = in_canonical_type(operand)
+    if pa.types.is_null(operand.type):
+        operand = cast(operand, pa.float64())
     if not is_numeric(operand.type):
         raise mismatch("unary '-'", operand.type)
     return call(NEGATE, (operand,), operand.type)

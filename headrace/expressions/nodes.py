@@ -78,7 +78,7 @@ class Literal(Expression):
 @node
 @dataclass(frozen=True)
 class Arithmetic(Expression):
-    """`+ - * / %`."""
+    """`+ - * / % DIV`."""
 
     op: str
     left: Expression

@@ -141,8 +141,9 @@ class Cql(Spark):
     """The dialect, as sqlglot wants it said."""
 
     class Tokenizer(Spark.Tokenizer):
-        """No statement swallows the rest of the text unread."""
+        """No statement swallows the rest of the text unread; a doubled quote is one, as in Spark 4."""
 
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     Parser = CqlParser

@@ -130,6 +130,11 @@ def _cast(resolver: Resolver, node: exp.Cast) -> Expression:
     return Cast(build(resolver, node.this), arrow_type(node.to))
 
 
+def _adjacent(resolver: Resolver, node: exp.Concat) -> Expression:
+    """`'a' 'b'`: texts that follow each other are one. The function concat is a call like others."""
+    return Literal("".join(str(each.this) for each in node.expressions))
+
+
 def _extract(resolver: Resolver, node: exp.Extract) -> Expression:
     return _named(resolver, node, node.this.name, [node.expression])
 
@@ -167,6 +172,7 @@ def _filter(resolver: Resolver, node: exp.Filter) -> Expression:
 SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.Column: lambda resolver, node: resolver.column(node),
     exp.Literal: lambda resolver, node: literal(node),
+    exp.RawString: lambda resolver, node: Literal(str(node.this)),
     exp.Null: lambda resolver, node: Literal(None),
     exp.Boolean: lambda resolver, node: Literal(bool(node.this)),
     exp.Paren: lambda resolver, node: build(resolver, node.this),
@@ -175,6 +181,7 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.Mul: _binary(Arithmetic, "*"),
     exp.Div: _binary(Arithmetic, "/"),
     exp.Mod: _binary(Arithmetic, "%"),
+    exp.IntDiv: _binary(Arithmetic, "DIV"),
     exp.Neg: lambda resolver, node: Negate(build(resolver, node.this)),
     exp.EQ: _binary(Comparison, "="),
     exp.NEQ: _binary(Comparison, "<>"),
@@ -198,6 +205,7 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.TryCast: _cast,
     exp.Extract: _extract,
     exp.DPipe: lambda resolver, node: _named(resolver, node, "concat", [node.this, node.expression]),
+    exp.Concat: _adjacent,
     exp.Anonymous: _call,
     exp.Filter: _filter,
     exp.Window: lambda resolver, node: resolver.over(node),
@@ -208,7 +216,6 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Select: ("a query", "put it into FROM and join with it"),
     exp.Exists: ("EXISTS", "join with the other stream and take DISTINCT"),
     exp.Interval: ("INTERVAL", "it moves a time: ts - INTERVAL 10 SECONDS"),
-    exp.IntDiv: ("DIV", "CAST(a / b AS BIGINT) rounds towards zero"),
     exp.Distinct: ("DISTINCT", "write it after SELECT, or inside count(DISTINCT x)"),
     exp.Alias: ("AS", "only columns of SELECT have a name"),
     exp.Tuple: ("a list of values", "x IN (1, 2) is the only place for one"),

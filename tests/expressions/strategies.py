@@ -9,7 +9,7 @@ from functools import cache
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.expressions import Between, Case, In, Like, Literal, coalesce, col, fn
+from headrace.expressions import Arithmetic, Between, Case, In, Like, Literal, coalesce, col, fn
 
 DEC, BIG = pa.decimal128(9, 2), pa.decimal128(30, 8)
 SCHEMA = pa.schema(
@@ -157,6 +157,9 @@ def arithmetic(depth):
         "%": lambda x, y: x % y,
     }
     binary = st.builds(lambda op, x, y: make[op](x, y), operators, number(depth), number(depth))
+    exact = st.sampled_from([of for of in NUMBERS if not pa.types.is_floating(of)])
+    whole = exact.flatmap(lambda of: of_type(of, depth))
+    divided = st.builds(lambda x, y: Arithmetic("DIV", x, y), whole, whole)
     rounded = st.builds(lambda x, d: fn("round", x, d), number(depth), st.integers(-3, 4))
     unary = st.builds(
         fn,
@@ -164,7 +167,7 @@ def arithmetic(depth):
         number(depth),
     )
     power = st.builds(lambda x, y: fn("power", x, y), number(depth), number(depth))
-    return st.one_of(binary, binary, rounded, unary, power, number(depth).map(lambda x: -x))
+    return st.one_of(binary, binary, divided, rounded, unary, power, number(depth).map(lambda x: -x))
 
 
 @cache
