@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.engine import Engine
@@ -12,7 +12,6 @@ from headrace.errors import TimeError
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import Source, TimeKind
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
-from headrace.time.heartbeat import HeartbeatGenerator
 
 LEARN_NOTHING = (TimerPromise, ClockPromise, LatentPromise)
 """Promises that hold whatever arrives."""
@@ -70,13 +69,16 @@ class Inputs:
                     hint=f'declare it: bounds={{"{source.name}": {{"disorder": "10 seconds"}}}}',
                 )
 
+    def heard_by(self, streams: Collection[str]) -> frozenset[str]:
+        """The streams besides `streams` whose arrivals can move the heartbeat of one of them."""
+        heard = frozenset() if self.heartbeats is None else self.heartbeats.heard_by(streams)
+        return heard - frozenset(streams)
+
     def counts_rows(self, stream: str) -> bool:
         """Whether every time that arrives matters, or only the greatest of an instant."""
         if self.heartbeats is None or stream not in self.heartbeats.streams:
             return False
-        if not isinstance(self.heartbeats, HeartbeatGenerator):
-            return True
-        return bool(self.heartbeats.bounds.skew.n.any())
+        return self.heartbeats.counts_rows(stream)
 
     def learns(self, stream: str) -> bool:
         """Whether arrivals on a stream prove anything."""

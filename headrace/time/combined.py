@@ -25,6 +25,8 @@ class Generator(Protocol):
 
     def heard_by(self, streams: Collection[str]) -> frozenset[str]: ...
 
+    def counts_rows(self, stream: str) -> bool: ...
+
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
 
     def heartbeats(self, now: int) -> Ints: ...
@@ -59,6 +61,10 @@ class CombinedHeartbeats:
             if theirs := [name for name in streams if name in generator.streams]:
                 found |= generator.heard_by(theirs)
         return found
+
+    def counts_rows(self, stream: str) -> bool:
+        """Whether every row of a stream matters, or only the greatest time of an instant."""
+        return any(each.counts_rows(stream) for each in self.generators if stream in each.streams)
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Arrivals in order: stream number, time and clock."""

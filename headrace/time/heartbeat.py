@@ -70,6 +70,10 @@ class HeartbeatGenerator:
         heard = np.isin(self._in_groups(np.arange(len(numbers))), sources)
         return frozenset(name for name, i in numbers.items() if heard[i])
 
+    def counts_rows(self, stream: str) -> bool:
+        """Whether every row of a stream matters, or only the greatest time of an instant."""
+        return bool(self.bounds.skew.n.any())
+
     @property
     def last_arrival(self) -> Ints:
         """The clock of the latest arrival on each stream, or in its group; `MIN_TIME` where none came."""

@@ -62,6 +62,10 @@ class LearnedHeartbeats:
         """The streams whose arrivals can move the heartbeat of one of `streams`: one may bound another."""
         return frozenset(self.streams)
 
+    def counts_rows(self, stream: str) -> bool:
+        """Every row is learned from."""
+        return True
+
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Learn from arrivals in order; refused whole if one is bad."""
         s, x, c = columns(streams, times, clocks)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
 from headrace.flow.batch import concat
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes import Plan, Source
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, is_flat, late_rows, rejected_rows
@@ -126,6 +126,7 @@ def on_spark(
     cluster: Cluster,
     outlet: Outlet | None = None,
     ends: bool = False,
+    witnesses: tuple[str, ...] = (),
     **more: Any,
 ) -> Outcome:
     """The plan as `apply` would lay it out, micro-batch by micro-batch; `more` is said to every host."""
@@ -138,6 +139,7 @@ def on_spark(
         partitions,
         outlet,
         tables={name: to_ipc(rows) for name, rows in tables.items()},
+        witnesses=witnesses,
     )
     chain = [replace(host, **more) for host in chain]
     for number, (now, arrived) in enumerate(batches, start=1):
@@ -230,21 +232,31 @@ def answers_of(table: pa.Table, answer: pa.Schema) -> list[pa.RecordBatch]:
 
 
 def embedded(
-    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, ends: bool = False
+    plan: Plan,
+    inputs: Inputs,
+    batches: list[MicroBatch],
+    tables: Tables,
+    ends: bool = False,
+    witnesses: tuple[Source, ...] = (),
 ) -> Outcome:
-    """The same arrivals in one engine in this process."""
+    """The same arrivals in one engine in this process, which `witnesses` come to too."""
     outcome = Outcome()
-    for each in embedded_instants(plan, inputs, batches, tables, ends):
+    for each in embedded_instants(plan, inputs, batches, tables, ends, witnesses):
         outcome.add(each)
     return outcome
 
 
 def embedded_instants(
-    plan: Plan, inputs: Inputs, batches: list[MicroBatch], tables: Tables, ends: bool = False
+    plan: Plan,
+    inputs: Inputs,
+    batches: list[MicroBatch],
+    tables: Tables,
+    ends: bool = False,
+    witnesses: tuple[Source, ...] = (),
 ) -> Iterator[Outcome]:
     """What one engine in this process gives at each instant."""
     engine = Engine()
-    inputs.install(engine, dict.fromkeys(sources_of(plan)))
+    inputs.install(engine, dict.fromkeys([*sources_of(plan), *witnesses]))
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)

@@ -88,6 +88,53 @@ def _late(root: Path) -> list[Any]:
     return sorted((each["time"], each["heartbeat"], each["missed"]) for each in read)
 
 
+VOUCHING = """
+[pipeline]
+name = "vouching"
+[streams.s]
+source = { type = "poisson", rate = 100, rows = 1000, disorder = "1 s" }
+schema = "k BIGINT, v DOUBLE, at TIMESTAMP"
+time = "at"
+[streams.u]
+source = { type = "poisson", rate = 20, rows = 200, seed = 7 }
+schema = "k BIGINT, v DOUBLE, at TIMESTAMP"
+time = "at"
+[skew]
+bounds = [
+  { of = "u", on = "s", pairs = [["0 s", "500 ms"]] },
+  { of = "s", on = "u", pairs = [["0 s", "1500 ms"]] },
+]
+[[queries]]
+name = "mean"
+sql = "SELECT k, count(*) AS n, max(v) AS v FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
+sink = { path = "mean.jsonl", time = "at" }
+late = "late.jsonl"
+[[queries]]
+name = "others"
+sql = "SELECT k, count(*) AS n FROM u [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"
+sink = { path = "others.jsonl", time = "at" }
+"""
+
+
+@pytest.mark.parametrize("groups", ["", 'groups = [["s", "u"]]'])
+def test_a_stream_of_another_query_vouches_for_a_stream(
+    spark: SparkSession, tmp_path: Path, groups: str
+) -> None:
+    """Only `u`, which the first query does not read, says how late the rows of `s` are."""
+    here = tmp_path / "here"
+    here.mkdir()
+    text = VOUCHING.replace("[skew]\n", f"[skew]\n{groups}\n")
+    if groups:  # a group promises what holds between all its members
+        own = '{ of = "s", on = "s", pairs = [["0 s", "500 ms"]] }, { of = "u", on = "u", pairs = [[0, 1]] },'
+        text = text.replace("1500 ms", "500 ms").replace("bounds = [\n", f"bounds = [\n{own}\n")
+    (here / "vouching.toml").write_text(text)
+    there = on_both(here, here / "vouching.toml", spark)
+    for name in ("mean.jsonl", "others.jsonl"):
+        assert bag(there / name) == bag(here / name)
+    assert len(_late(here)) > 0
+    assert _late(there) == _late(here)
+
+
 def test_a_join_of_csv_and_parquet(spark: SparkSession, tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()

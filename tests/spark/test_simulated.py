@@ -50,14 +50,15 @@ from headrace.runtimes.spark.store import Store
 from headrace.runtimes.spark.topology import hosts
 from headrace.testing.plans import Case, cases, slidings, tables_of
 from headrace.testing.schemas import rows as random_rows
-from headrace.time.bounds import Bounds
+from headrace.time.bounds import NEVER, Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from headrace.time.grouping import group_bounds
 from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.test_groups import SCHEMA, counted
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
-from tests.time.simulation import bounds, emit, seeds
+from tests.time.simulation import bounds, emit, pairs, seeds
 from tests.time.test_grouping import grouping
 
 GUARDS = st.sampled_from([100, MAX_TIME])
@@ -143,6 +144,58 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     whole = embedded(case.plan, inputs, batches, tables, ends)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+@st.composite
+def between(draw: st.DrawFn, names: list[str]) -> HeartbeatGenerator:
+    """Bounds between some streams, with or without a timeout.
+
+    By time: bounds that count rows depend on the order in which streams are read at one instant.
+    """
+    entries = {(a, b): draw(st.lists(pairs, max_size=2)) for a in names for b in names if draw(st.booleans())}
+    timeout = draw(st.sampled_from([NEVER, 20]))
+    return HeartbeatGenerator(Bounds.of(SkewMatrix.of(names, entries), 0, timeout), close=draw(st.booleans()))
+
+
+@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@given(st.data())
+def test_a_stream_that_is_not_read_vouches_as_it_does_in_one_engine(data: st.DataObject) -> None:
+    """A stream of another query, or of another stage: its times reach every host, its rows none."""
+    case = data.draw(cases())
+    names = sorted({s.name for s in sources_of(case.plan)})
+    others = tuple(
+        Source(f"w{i}", pa.schema([("a", pa.int64())])) for i in range(data.draw(st.integers(0, 2)))
+    )
+    everyone = [*names, *(other.name for other in others)]
+    heartbeats = data.draw(between(data.draw(st.permutations(everyone))))
+    rule = Rules(disordered=True, enforce="strict", guard=data.draw(GUARDS))
+    inputs = Inputs(heartbeats, rules=dict.fromkeys(everyone, rule))
+    batches: list[MicroBatch] = []
+    for now, arrived in data.draw(micro_batches(case)):
+        here = [other for other in others if data.draw(st.booleans())]
+        times = {other.name: data.draw(st.lists(st.integers(now - 9, now + 9), max_size=3)) for other in here}
+        batches.append((now, {**arrived, **{name: _numbered(each) for name, each in times.items()}}))
+    tables = {
+        t.name: pa.Table.from_pylist([r for _, r in case.sources[t.name]], schema=t.columns)
+        for t in tables_of(case.plan)
+    }
+    cluster, partitions = (
+        Cluster(random.Random(data.draw(st.integers(0, 2**32)))),
+        data.draw(st.integers(1, 3)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        heard = tuple(inputs.heard_by(names))
+        spread = on_spark(case.plan, inputs, batches, tables, partitions, cluster, witnesses=heard)
+    whole = embedded(case.plan, inputs, batches, tables, witnesses=others)
+    event(f"{len(heard)} witnesses, {'some' if whole.late else 'none'} late")
+    kept = [row for row in whole.late if row[0] in names]
+    assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
+    assert Counter(map(repr, spread.late)) == Counter(map(repr, kept))
+
+
+def _numbered(times: list[int]) -> Any:
+    return pa.RecordBatch.from_pydict({"a": pa.array(range(len(times)), pa.int64())}), np.array(times, object)
 
 
 @given(bounds(), seeds, st.integers(1, 3))

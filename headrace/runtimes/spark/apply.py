@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -70,6 +70,7 @@ class Options:
     reoptimize: int | bool = False
     policy: Shortage = "fail"
     metrics: str = NAME
+    witnesses: Mapping[str, DataFrame] = field(default_factory=dict)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -131,6 +132,7 @@ def answers(
     policy: Shortage = "fail",
     reoptimize: int | bool = False,
     metrics: str = NAME,
+    witnesses: Mapping[str, DataFrame] | None = None,
     **more: DataFrame,
 ) -> Answers:
     """All that `query` gives over streaming DataFrames, which are given by the names of its streams.
@@ -151,6 +153,8 @@ def answers(
     not fit, `policy` is to `fail` or to `spill` state to the executor's disk. `reoptimize`: joins and
     conditions change their order by what is measured in each shard, looked at after so many rows or more
     (True: a number that is well enough). `metrics` is the name of its figures in Spark's progress.
+    `witnesses`: streams that the query does not read and that the bounds speak of, by name. Only their times
+    are read, from a column `__headrace_ticks`, for what they prove of the streams of the query.
     """
     names = [source.name for source in query.sources]
     said = inputs or inputs_of(bounds, names, enforce, guard, query.ticks_per_second)
@@ -171,6 +175,7 @@ def answers(
         reoptimize,
         policy,
         metrics,
+        witnesses or {},
     )
     parts = _parts(query, options)
     together = _together(query, parts, {**(streams or {}), **more}, options)
@@ -192,7 +197,7 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     spark = next(iter(matched.values())).sparkSession
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
-    chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables)
+    chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables, options.witnesses)
     budget = None if options.memory is None else _budget(spark, options.memory)
     below: DataFrame | None = None
     held: dict[str, Any] = {"budget": budget, "policy": options.policy, "reoptimize": options.reoptimize}
@@ -212,9 +217,9 @@ def _hosted(
     options: Options,
 ) -> DataFrame:
     """One host over its fans, the timer and the host below."""
-    names = list(host.names)
+    names, each = list(host.names), {**options.witnesses, **frames}
     packages = [
-        _fanned(_before(frames[s.source.name], s, query, parts, options), s, names, options)
+        _fanned(_before(each[s.source.name], s, query, parts, options), s, names, options)
         for s in host.streams
     ]
     if below is not None:
@@ -315,6 +320,9 @@ def _table_rows(table: TableDef, df: DataFrame | None) -> pa.Table:
 
 def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, options: Options) -> DataFrame:
     """The rows of a stream as the fan takes them: what Spark does with them is done."""
+    if stream.witness:
+        times = _time(df, query, stream.source)
+        return df.select(times) if stream.clockless else df.select(times, _now(df, options).alias(NOW))
     source = next(each for each in query.sources if each.name == stream.source.name)
     columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []

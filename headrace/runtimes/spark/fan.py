@@ -53,7 +53,8 @@ class StreamSpec:
 
     `learns`: its arrivals prove something; `counts`: every one does, not just the greatest of an instant.
     `several`: one micro-batch may hold rows of several instants. With `partials`, partial rows are sent;
-    `lag`, if known, is how far behind the clock a row may be: rows further behind are kept apart.
+    `lag`, if known, is how far behind the clock a row may be: rows further behind are kept apart. A `witness`
+    is not read by the plan: its times are sent for what they prove of other streams, its rows are not.
     """
 
     number: int
@@ -65,6 +66,7 @@ class StreamSpec:
     several: bool = False
     partials: Partials | None = None
     lag: int | None = None
+    witness: bool = False
 
     @property
     def read(self) -> Source:
@@ -150,6 +152,10 @@ class Fan:
         )
 
     def _packages(self, sent: Sent, keys: list[Array], origin: int) -> list[Package]:
+        if self._stream.witness:
+            times = (sent.seen, sent.seen_at if self._stream.several else None)
+            package = Package(self._stream.number, sent.now, seen=times[0], seen_at=times[1])
+            return [package] * len(self._names)
         rows, ticks, clocks = sent.rows, sent.times, sent.clocks
         shards = len(self._names)
         places = (

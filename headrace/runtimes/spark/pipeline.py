@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +119,12 @@ class Runner:
     def _start(
         self, stack: ExitStack, frames: Frames, query: PipelineQuery, sinks: Mapping[str, Sink]
     ) -> StreamingQuery:
+        inputs = self._inputs()
         made = outputs(
             query.query,
             streams={name: frames.of(name) for name in query.streams},
-            inputs=self._inputs(query),
+            inputs=inputs,
+            witnesses={name: frames.of(name) for name in sorted(inputs.heard_by(query.streams))},
             memory=self.pipeline.spec.memory.budget,
             policy=self.pipeline.spec.memory.policy,
             reoptimize=self.pipeline.spec.pipeline.reoptimize,
@@ -152,11 +154,13 @@ class Runner:
             found["rejected"] = make.of(spec.rejected, REJECTED, f"{place}.rejected")
         return found
 
-    def _inputs(self, query: PipelineQuery) -> Inputs:
-        """What the file promises of the streams of one query, as the embedded runtime has it."""
-        alone = replace(self.pipeline, queries=(query,))
-        rules = {name: stream.rules for name, stream in alone.read.items()}
-        return Inputs(alone.heartbeats(), rules=rules)
+    def _inputs(self) -> Inputs:
+        """What the file promises of its streams, as the embedded runtime has it.
+
+        A stream of one query may vouch for a stream of another, which then reads its times.
+        """
+        rules = {name: stream.rules for name, stream in self.pipeline.read.items()}
+        return Inputs(self.pipeline.heartbeats(), rules=rules)
 
     # --- running
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+
+import pyarrow as pa
 
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
@@ -30,11 +32,14 @@ def hosts(
     outlet: Outlet,
     several: bool = False,
     tables: Mapping[str, bytes] | None = None,
+    witnesses: Collection[str] = (),
 ) -> list[HostSpec]:
     """The hosts of a plan, from the lowest to the one whose answers are the query's.
 
-    `several`: a micro-batch may hold rows of several instants. `tables` are their rows by name.
+    `several`: a micro-batch may hold rows of several instants. `tables` are their rows by name. `witnesses`
+    are streams that the plan does not read, and whose arrivals may prove something of those that it reads.
     """
+    there = {*witnesses, *(source.name for source in sources_of(plan))}
     plan, reduced = (plan, None) if several else _reduced(plan, inputs, outlet)
     cut = _stages(plan, inputs) if partitions > 1 else [Stage(plan, Partitioning({}))]
     names = [_names(stage, partitions) for stage in cut]
@@ -42,12 +47,13 @@ def hosts(
     for i, stage in enumerate(cut):
         below = (cut[i - 1].output, len(names[i - 1])) if i else (None, 0)
         host = _host(stage, inputs, names[i], below[0], below[1], several, reduced)
+        host = replace(host, streams=host.streams + _witnesses(host, inputs, several, there))
         made.append(host if i == len(cut) - 1 else _as_lower(host))
     lower = [_forward(stage, cut[i + 1], made[i + 1], outlet) for i, stage in enumerate(cut[:-1])]
     outlets = [*lower, outlet]
     told: set[str] = set()
     for i, host in enumerate(made):
-        own = frozenset(stream.source.name for stream in host.streams) - told
+        own = frozenset(stream.source.name for stream in host.streams if not stream.witness) - told
         made[i] = replace(
             host, outlet=replace(outlets[i], tells_of=own), tables=_tables(host.plan, tables or {})
         )
@@ -137,6 +143,16 @@ def _stream(
         reduced if reduced is not None and reduced.source == source else None,
         _lag(inputs, name),
     )
+
+
+def _witnesses(
+    host: HostSpec, inputs: Inputs, several: bool, there: Collection[str]
+) -> tuple[StreamSpec, ...]:
+    """The streams that a host hears of and does not read, for what bounds between streams let them prove."""
+    heard = inputs.heard_by([stream.source.name for stream in host.streams])
+    sources = (Source(name, pa.schema([])) for name in sorted(heard.intersection(there)))
+    made = (_stream(i, each, (), inputs, several, None) for i, each in enumerate(sources, len(host.streams)))
+    return tuple(replace(stream, witness=True) for stream in made)
 
 
 def _reduced(plan: Plan, inputs: Inputs, outlet: Outlet) -> tuple[Plan, Partials | None]:
