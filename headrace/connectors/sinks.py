@@ -5,8 +5,8 @@ What is on disk after a crash may be more than was committed; `open` takes the r
 
 from __future__ import annotations
 
+import csv
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from headrace.connectors.contract import Commit
 from headrace.connectors.encode import csv_header, csv_lines, json_lines
+from headrace.connectors.existing import clear, is_there, part_numbers, refuse, refuse_append
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
 
@@ -44,23 +45,51 @@ class FileSink:
         self._length, self._safe = 0, -1
 
     def begin(self) -> Commit:
-        size = self._size()
-        if size and self.existing == "error":
-            raise _exists(self.path)
-        return {"length": size if self.existing == "append" else 0}
+        there = is_there(self.path)
+        if there and self.existing == "error":
+            raise refuse(self.path)
+        if there and self.existing == "append":
+            if self.path.is_dir():
+                raise refuse_append(self.path)
+            return {"length": self._size()}
+        return {"length": 0}
 
     def _size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+        return self.path.stat().st_size if self.path.is_file() else 0
 
     def open(self, schema: Schema, commit: Commit) -> None:
         with saying(self.path):
+            if self.existing == "replace" and self.path.is_dir():
+                clear(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._length = self._committed(self._size(), commit)
+            if self._length and self.format == "csv":
+                self._check_header(schema)
             self._file = self.path.open("r+b" if self.path.exists() else "w+b", buffering=BUFFERED)
             self._file.truncate(self._length)
-            self._file.seek(self._length)
+            self._begin_line(self._file)
             if not self._length and self.format == "csv":
                 self._write(csv_header(schema))
+
+    def _check_header(self, schema: Schema) -> None:
+        """Rows are appended under the columns they have."""
+        with self.path.open("r", encoding="utf-8", errors="replace", newline="") as file:
+            found = next(csv.reader(file), [])
+        if found != schema.names:
+            raise ConnectorError(
+                "HR-C014",
+                f"the file has the columns {', '.join(found)}",
+                place=str(self.path),
+                hint=f"the rows to append have {', '.join(schema.names)}; append to another file",
+            )
+
+    def _begin_line(self, file: BinaryIO) -> None:
+        """What is appended begins a line of its own."""
+        file.seek(max(0, self._length - 1))
+        if self._length and file.read(1) != b"\n":
+            file.seek(self._length)
+            self._write(b"\n")
+        file.seek(self._length)
 
     def _committed(self, size: int, commit: Commit) -> int:
         if size < commit["length"]:
@@ -116,27 +145,27 @@ class PartsSink:
         self._rows = 0
 
     def begin(self) -> Commit:
-        parts = self._parts()
-        if parts and self.existing == "error":
-            raise _exists(self.path)
-        return {"next": max(parts, default=-1) + 1 if self.existing == "append" else 0, "pending": []}
+        there = is_there(self.path)
+        if there and self.existing == "error":
+            raise refuse(self.path)
+        if there and self.existing == "append":
+            if not self.path.is_dir():
+                raise refuse_append(self.path)
+            return {"next": max(part_numbers(self.path), default=-1) + 1, "pending": []}
+        return {"next": 0, "pending": []}
 
     def open(self, schema: Schema, commit: Commit) -> None:
         self._schema = schema
         with saying(self.path):
+            if not commit["next"] and (self.existing == "replace" or self.path.is_file()):
+                clear(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
-            for number in (n for n in self._parts() if n >= commit["next"]):
-                self._name(number).unlink()
+            for number in (n for n in part_numbers(self.path) if n >= commit["next"]):
+                self._name(number).unlink(missing_ok=True)
             self.publish(commit)
             for draft in self.path.glob(".part-*.draft"):
                 draft.unlink()
         self._next = commit["next"]
-
-    def _parts(self) -> list[int]:
-        if not self.path.is_dir():
-            return []
-        found = (re.fullmatch(rf"part-(\d+)\.{self.format}", each.name) for each in self.path.iterdir())
-        return sorted(int(match[1]) for match in found if match)
 
     def _name(self, number: int) -> Path:
         return self.path / f"part-{number:06d}.{self.format}"
@@ -247,15 +276,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _exists(path: Path) -> ConnectorError:
-    return ConnectorError(
-        "HR-C010",
-        "the output is there already, and no checkpoint knows it",
-        place=str(path),
-        hint='delete it, or set existing = "replace" or "append" on the sink',
-    )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from headrace.memory.budget import budget_bytes
 from headrace.pipeline.durations import ticks
 from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
+from headrace.pipeline.places import first_clash
 from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table, TableSpec
 from headrace.plan.nodes import TimeKind
 from headrace.schema import Schema
@@ -47,7 +48,7 @@ def load(path: str | Path) -> Pipeline:
             place=str(path),
             hint=f"try {inside}" if inside.is_file() else "headrace init writes one",
         ) from None
-    return parse(text, root=path.parent, name=path.name)
+    return _Reader(text, path.parent, path.name, file=path).pipeline()
 
 
 def parse(text: str, *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
@@ -63,8 +64,15 @@ def from_tables(tables: Mapping[str, Any], *, root: str | Path = ".", name: str 
 class _Reader:
     """Turns the tables of one text into a pipeline; knows where in it something stands."""
 
-    def __init__(self, text: str, root: Path, name: str, tables: Mapping[str, Any] | None = None) -> None:
-        self.text, self.root, self.name, self.tables = text, root, name, tables
+    def __init__(
+        self,
+        text: str,
+        root: Path,
+        name: str,
+        tables: Mapping[str, Any] | None = None,
+        file: Path | None = None,
+    ) -> None:
+        self.text, self.root, self.name, self.tables, self.file = text, root, name, tables, file
         self.warnings: list[str] = []
 
     def pipeline(self) -> Pipeline:
@@ -75,6 +83,7 @@ class _Reader:
         catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
         queries = tuple(self._query(i, each, catalog) for i, each in enumerate(spec.queries))
         self._check_names(spec)
+        self._check_places(spec)
         self._check_shed(spec)
         pipeline = Pipeline(
             spec,
@@ -271,21 +280,22 @@ class _Reader:
 
     def _check_names(self, spec: FileSpec) -> None:
         seen: set[str] = set()
-        outputs: set[str] = set()
         for i, each in enumerate(spec.queries):
             if each.name in seen:
                 raise self._fail("HR-F014", f"two queries are called {each.name!r}", ("queries", i, "name"))
             seen.add(each.name)
-            for key in ("sink", "late", "rejected"):
-                path = getattr(getattr(each, key), "path", None)
-                if path is not None and str(self.root / path) in outputs:
-                    raise self._fail(
-                        "HR-F015",
-                        f"two outputs go to {path!r}",
-                        ("queries", i, key),
-                        "give each its own path",
-                    )
-                outputs |= {str(self.root / path)} if path is not None else set()
+
+    def _check_places(self, spec: FileSpec) -> None:
+        """An output must not overwrite what the pipeline reads, or another output."""
+        if self.tables is not None:
+            return  # a recorded run reads nothing, and its outputs go elsewhere
+        clash = first_clash(spec, self.root, self.file)
+        if clash is None:
+            return
+        output, other = clash.output, clash.other
+        code, message, hint = _CLASHES[clash.kind]
+        words = {"output": output.what, "other": other.what, "path": output.path}
+        raise self._fail(code, message.format(**words), output.key, hint)
 
     def _skew(self, spec: FileSpec, domain: int | None) -> dict[tuple[str, str], tuple[tuple[int, int], ...]]:
         found: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
@@ -363,6 +373,17 @@ def instant(written: str | int | None, domain: int | None) -> int | None:
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return round((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+
+
+_CLASHES: Final = {
+    "input": (
+        "HR-F023",
+        "{output} go to {path}, where {other} is read from",
+        "write to another file, outside of every folder and pattern that is read",
+    ),
+    "output": ("HR-F015", "two outputs go to {path}: {output}, and {other}", "give each its own path"),
+    "state": ("HR-F015", "{output} go to {path}, which holds {other}", "give each its own path"),
+}
 
 
 # --- what pydantic found, in our words ----------------------------------------------------------------------

@@ -138,12 +138,12 @@ Source = Annotated[
 
 
 class FilesTo(Table):
-    """A file of lines, or a directory of parts."""
+    """A file of lines, or a directory of parts. `existing`: what becomes of one that is there at first."""
 
     type: Literal["files"] = "files"
     path: str
     format: FileFormat | None = None
-    existing: Literal["error", "replace", "append"] | None = None
+    existing: Literal["error", "replace", "append"] = "error"
     time: str | None = None
 
 

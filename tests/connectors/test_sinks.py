@@ -114,3 +114,76 @@ def test_json_lines_say_what_the_rows_say(data: st.DataObject, of: pa.DataType, 
 def test_csv_quotes_text_and_leaves_null_empty() -> None:
     batch = pa.record_batch({"a": pa.array([1, None]), "b": pa.array(['say "hi"', None])})
     assert csv_lines(batch) == b'1,"say ""hi"""\n,\n'
+
+
+# --- what is there already --------------------------------------------------------------------------------
+
+KINDS = {"json": FileSink, "csv": FileSink, "parquet": PartsSink, "arrow": PartsSink}
+BEFORE = {
+    "nothing": lambda path: None,
+    "empty": lambda path: path.touch(),
+    "file": lambda path: path.write_text('"v"\n7\n'),
+    "no line end": lambda path: path.write_text('"v"\n7'),
+    "parts": lambda path: (path.mkdir(), (path / "part-000003.parquet").write_text("precious")),
+    "other parts": lambda path: (path.mkdir(), (path / "part-000003.arrow").write_text("precious")),
+    "of Spark": lambda path: ((path / "batch=0").mkdir(parents=True), (path / "batch=0/a").write_text("x")),
+    "foreign": lambda path: (path.mkdir(), (path / "notes.txt").write_text("precious")),
+    "parts and foreign": lambda path: (
+        path.mkdir(),
+        (path / "part-000000.parquet").write_text("precious"),
+        (path / "notes.txt").write_text("precious"),
+    ),
+}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+
+@pytest.mark.parametrize("format", KINDS)
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("existing", ["error", "append", "replace"])
+def test_nothing_that_is_there_is_lost_unless_it_is_to_be_replaced(
+    tmp_path: Path, format: str, before: str, existing: str
+) -> None:
+    """And what no run writes is never touched."""
+    path = tmp_path / "out"
+    BEFORE[before](path)
+    found = contents(path)
+    try:
+        sink: Any = KINDS[format](path, format=format, existing=existing)
+        sink.open(SCHEMA, sink.begin())
+        sink.write(rows(1))
+        sink.publish(sink.prepare())
+        sink.close()
+        code = None
+    except HeadraceError as error:
+        code = error.code
+    failed = code is not None
+    assert code in (None, "HR-C010", "HR-C012", "HR-C013")
+    now = contents(path)
+    foreign = {name: content for name, content in found.items() if name == "notes.txt"}
+    kept = found if existing != "replace" or failed else foreign
+    assert all(now.get(name, b"").startswith(content) for name, content in kept.items())
+    if existing == "replace" and not foreign:
+        assert not failed
+        assert len(now) == 1
+    if before in ("nothing", "empty"):
+        assert not failed
+    elif existing == "error" and "foreign" not in before:
+        assert failed
+
+
+def test_what_is_appended_begins_a_line_and_has_the_columns_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("v\n7")
+    sink = fresh(FileSink, path, format="csv", existing="append")
+    sink.write(rows(8))
+    sink.prepare()
+    sink.close()
+    assert path.read_text() == "v\n7\n8\n"
+    path.write_text('"v","w"\n7,7\n')
+    with pytest.raises(HeadraceError, match="HR-C014"):
+        fresh(FileSink, path, format="csv", existing="append")
+    assert path.read_text() == '"v","w"\n7,7\n'

@@ -159,3 +159,33 @@ def test_chains_of_states_stay_short(tmp_path: Path) -> None:
     pipeline = sliding(tmp_path, rows=6_000)
     Runner(load(pipeline)).run()
     assert len(list((tmp_path / "state").iterdir())) < 45
+
+
+def test_without_a_checkpoint_a_second_run_overwrites_nothing_unless_told_to(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    pipeline.write_text(pipeline.read_text().replace('checkpoint = "state"', ""))
+    Runner(load(pipeline)).run()
+    before = bags(tmp_path)
+    with pytest.raises(HeadraceError, match="HR-C010") as error:
+        Runner(load(pipeline)).run()
+    assert 'existing = "replace"' in error.value.hint
+    assert bags(tmp_path) == before
+    replacing = pipeline.read_text().replace(
+        '{ path = "hot.jsonl"', '{ path = "hot.jsonl", existing = "replace"'
+    )
+    for name in ("late", "rejected"):
+        replacing = replacing.replace(f'"{name}.jsonl"', f'{{ path = "{name}.jsonl", existing = "replace" }}')
+    pipeline.write_text(replacing)
+    Runner(load(pipeline)).run()
+    assert bags(tmp_path) == before
+
+
+def test_what_counts_at_the_first_start_only_may_change_later(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=900)
+    Runner(load(pipeline)).run(max_steps=10)
+    text = pipeline.read_text().replace('{ path = "hot.jsonl"', '{ path = "hot.jsonl", existing = "replace"')
+    pipeline.write_text(text)
+    assert Runner(load(pipeline)).run().state == "finished"
+    (tmp_path / "plain").mkdir()
+    Runner(load(sliding(tmp_path / "plain", rows=900))).run()
+    assert bags(tmp_path) == bags(tmp_path / "plain")

@@ -201,3 +201,28 @@ def test_an_output_that_is_there_is_not_overwritten(spark: SparkSession, tmp_pat
     with pytest.raises(HeadraceError, match="HR-C010"):
         SparkRunner(load(tmp_path / "made.toml"), spark).run()
     assert (tmp_path / "mean.jsonl").read_text() == "precious\n"
+
+
+def test_without_a_checkpoint_an_output_is_replaced_only_if_the_file_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    file = tmp_path / "made.toml"
+    file.write_text(POISSON.replace("rows = 3000", "rows = 30"))
+    Runner(load(file)).run()  # embedded: a file, where Spark has a directory
+    with pytest.raises(HeadraceError, match="HR-C010") as error:
+        SparkRunner(load(file), spark).run()
+    assert "append" not in error.value.hint
+    before = bag(tmp_path / "mean.jsonl")
+    text = file.read_text().replace('{ path = "mean.jsonl"', '{ path = "mean.jsonl", existing = "replace"')
+    file.write_text(text.replace('"late.jsonl"', '{ path = "late.jsonl", existing = "replace" }'))
+    for run in (lambda: SparkRunner(load(file), spark).run(), lambda: Runner(load(file)).run()):
+        run()
+        assert bag(tmp_path / "mean.jsonl") == before
+    (tmp_path / "mean.jsonl").unlink()
+    (tmp_path / "mean.jsonl").mkdir()
+    (tmp_path / "mean.jsonl" / "notes.txt").write_text("precious")
+    with pytest.raises(HeadraceError, match="HR-C013"):
+        SparkRunner(load(file), spark).run()
+    assert (tmp_path / "mean.jsonl" / "notes.txt").read_text() == "precious"

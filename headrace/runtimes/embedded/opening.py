@@ -45,6 +45,7 @@ class Opening:
         self.pipeline, self.clock, self.started, self.into = pipeline, clock, started, into
         self.spools: dict[str, Spool] = {}
         """Of streams whose rows cannot be asked for again, by name."""
+        self._names: dict[Path, str] = {}
 
     # --- clocks and feeds
 
@@ -140,9 +141,19 @@ class Opening:
             )
         return make(self, spec, place)
 
-    def output_path(self, written: str) -> Path:
-        """Where an output goes: as the file says, or under `into`."""
-        return self.pipeline.path(written) if self.into is None else self.into / Path(written).name
+    def output_path(self, written: str, place: str) -> Path:
+        """Where an output goes: as the file says, or under `into`, by its name."""
+        if self.into is None:
+            return self.pipeline.path(written)
+        path = self.into / Path(written).name
+        if self._names.setdefault(path, place) != place:
+            raise PipelineError(
+                "HR-F015",
+                f"two outputs are called {path.name!r}, and a replay writes both to {self.into}",
+                place=f"{self._names[path]}, {place}",
+                hint="record the run again with other names",
+            )
+        return path
 
 
 def _makes_instants(stream: PipelineStream) -> bool:
@@ -256,10 +267,8 @@ SOURCES: Final[dict[type[Any], Callable[[Opening, PipelineStream, Schema], Sourc
 
 def _files_to(opening: Opening, spec: Any, place: str) -> Sink:
     name = format_of(spec.format, spec.path, place)
-    durable = opening.pipeline.spec.pipeline.checkpoint is not None and opening.into is None
-    existing = spec.existing or ("error" if durable else "replace")
-    path = opening.output_path(spec.path)
-    return PartsSink(path, name, existing) if name in WRITERS else FileSink(path, name, existing)
+    path = opening.output_path(spec.path, place)
+    return PartsSink(path, name, spec.existing) if name in WRITERS else FileSink(path, name, spec.existing)
 
 
 SINKS: Final[dict[type[Any], Callable[[Opening, Any, str], Sink]]] = {

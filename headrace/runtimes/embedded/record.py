@@ -50,8 +50,8 @@ class Recorder:
         if commit is not None:
             self.publish(commit)
         for each in self.path.iterdir():
-            match = re.match(r"(?:steps|rows)-(\d+)", each.name)
-            if each.suffix == ".draft" or (match and int(match[1]) >= self._number):
+            match = re.fullmatch(r"(?:steps-(\d{6,})\.jsonl|rows-(\d{6,})-.*\.arrow)(\.draft)?", each.name)
+            if match and (match[3] or int(match[1] or match[2]) >= self._number):
                 each.unlink()
         (self.path / "pipeline.json").write_text(json.dumps(self.pipeline.tables(), indent=2))
 

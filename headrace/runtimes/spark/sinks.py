@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.connectors.encode import csv_header
+from headrace.connectors.existing import clear, is_there, refuse
 from headrace.connectors.sinks import ENCODERS
-from headrace.errors import ConnectorError, PipelineError
+from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline
 from headrace.pipeline import spec as file
 from headrace.runtimes.embedded.opening import format_of
@@ -109,25 +109,19 @@ class Sinks:
 
     def prepare(self, spec: file.FilesTo, path: Path, place: str) -> None:
         """See to what is there already, at the first start."""
-        durable = self.pipeline.spec.pipeline.checkpoint is not None
-        existing = spec.existing or ("error" if durable else "replace")
-        if existing == "append":
+        if spec.existing == "append":
             raise PipelineError(
                 "HR-F017",
-                "on Spark an output begins anew with its checkpoint",
+                "on Spark nothing is appended to an output of another run",
                 place=place,
                 hint='existing = "replace", or another path',
             )
-        if not self.fresh or not path.exists():
+        if not self.fresh:
             return
-        if existing == "error":
-            raise ConnectorError(
-                "HR-C010",
-                "the output is there already, and no checkpoint knows it",
-                place=str(path),
-                hint='delete it, or set existing = "replace" on the sink',
-            )
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if spec.existing == "error" and is_there(path):
+            raise refuse(path, append=False)
+        if spec.existing == "replace" or path.is_file():
+            clear(path)
 
 
 def _files(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:

@@ -26,9 +26,9 @@ time = {time}
 [[queries]]
 name = "all"
 sql = "{sql}"
-sink = "all.jsonl"
-late = "late.jsonl"
-rejected = "rejected.jsonl"
+sink = {{ path = "all.jsonl", existing = "replace" }}
+late = {{ path = "late.jsonl", existing = "replace" }}
+rejected = {{ path = "rejected.jsonl", existing = "replace" }}
 """
 
 

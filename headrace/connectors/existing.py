@@ -1,0 +1,73 @@
+"""What a run finds where its output is to go, and what may become of it.
+
+Nothing is overwritten unless the file says `existing = "replace"`, and then only what runs write: a file, and
+in a directory their parts. Both runtimes ask here, so that one may replace what the other wrote.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from headrace.errors import ConnectorError
+
+_PART = re.compile(r"part-(\d+)\.\w+|batch=\d+")
+_TRACE = re.compile(r"\.part-\d+\.draft|_SUCCESS|\..*\.crc|_temporary")
+
+
+def is_there(path: Path) -> bool:
+    """Whether an output is there: a file that is not empty, or a directory with parts."""
+    if path.is_dir():
+        return any(_PART.fullmatch(each.name) for each in path.iterdir())
+    return path.exists() and path.stat().st_size > 0
+
+
+def refuse(path: Path, *, append: bool = True) -> ConnectorError:
+    """The error for an output that is there and may not be touched."""
+    choices = '"replace" or "append"' if append else '"replace"'
+    return ConnectorError(
+        "HR-C010",
+        "the output already exists, and there is no checkpoint to continue from",
+        place=str(path),
+        hint=f"move or delete it, or set existing = {choices} on the sink: "
+        f'{{ path = "{path.name}", existing = "replace" }}',
+    )
+
+
+def refuse_append(path: Path) -> ConnectorError:
+    """The error for an output of another kind than the one to append to it."""
+    kind = "a directory" if path.is_dir() else "a file"
+    return ConnectorError(
+        "HR-C010",
+        f"the output exists and is {kind}, so nothing can be appended to it in this format",
+        place=str(path),
+        hint='use another path, or set existing = "replace" on the sink',
+    )
+
+
+def clear(path: Path) -> None:
+    """Remove the output of an earlier run. Whatever else is in its directory is not ours to delete."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    found = list(path.iterdir())
+    foreign = [each for each in found if not (_PART.fullmatch(each.name) or _TRACE.fullmatch(each.name))]
+    if foreign:
+        raise ConnectorError(
+            "HR-C013",
+            f"the directory holds more than an output, such as {foreign[0].name!r}: it is not replaced",
+            place=str(path),
+            hint="write to a directory of its own, or move the other files away",
+        )
+    for each in found:
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    path.rmdir()
+
+
+def part_numbers(path: Path) -> list[int]:
+    """The numbers of the parts in a directory, whatever their format."""
+    if not path.is_dir():
+        return []
+    found = (re.fullmatch(r"part-(\d+)\.\w+", each.name) for each in path.iterdir())
+    return sorted(int(match[1]) for match in found if match)
