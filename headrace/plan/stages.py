@@ -2,8 +2,9 @@
 
 The part below answers into the edge that is cut, and a source stands for it above. A relation that changes
 only at the slides of a window is a stream in disguise: reported in full at each slide and held for one slide,
-it is the same relation at every instant, so it is cut as that. Of any other relation the signed intervals
-themselves cross the cut: an `Inlet` takes them in.
+it is the same relation at every instant, so it is cut as that. Where it is not enough to be the same at every
+instant, because a granularity above rounds the start and the end of each row, and of any other relation, the
+signed intervals themselves cross the cut: an `Inlet` takes them in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from headrace.plan import nodes
 from headrace.plan.nodes import Inlet, Plan, Source
 from headrace.plan.order import keeps_arrival_order
 from headrace.plan.partitioning import Partitioning, partition
-from headrace.plan.reporting import reported
+from headrace.plan.reporting import reported, ticks_of
 from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.trees import exchange, is_static, minds_order, sources_of, takes_pieces, walk
@@ -101,7 +102,7 @@ def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
 
 def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
     ticks = changes_at(part)
-    if ticks is None:
+    if ticks is None or (ticks_of(part) != ticks and _is_rounded(plan, part)):
         inlet = Inlet(name, part.schema, relation=True)
         upper = exchange(plan, part, inlet)
         whole = all(map(takes_pieces, walk(upper))) or not any(map(_slides, walk(part)))
@@ -116,6 +117,12 @@ def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
 def _slides(plan: Plan) -> bool:
     """Whether its rows may come in pieces, one for each slide (`headrace.plan.ordering`)."""
     return isinstance(plan, nodes.Window) and isinstance(plan.spec, Sliding)
+
+
+def _is_rounded(plan: Plan, part: Plan) -> bool:
+    """Whether a granularity above the part sees since when and until when its rows are valid."""
+    grains = (node for node in walk(plan) if isinstance(node, nodes.Granularity))
+    return any(part in walk(grain.input) for grain in grains)
 
 
 def changes_at(plan: Plan) -> Ticks | None:

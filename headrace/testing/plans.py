@@ -52,10 +52,21 @@ DEVIATIONS: Final = ("variance", "var_pop", "stddev", "stddev_pop")
 
 @dataclass(frozen=True)
 class Case:
-    """A query, and the rows of each of its streams in order of time, and of its tables in any order."""
+    """A query, and the rows of each of its streams in order of time, and of its tables in any order.
+
+    Where a stream holds the time of its rows in a column, that column must agree: an engine rejects the rows
+    in which it does not, so that a generator which forgot it (`stamped`) would look like a wrong answer.
+    """
 
     plan: Plan
     sources: dict[str, Rows]
+
+    def __post_init__(self) -> None:
+        stamps = [(source.name, source.stamp) for source in sources_of(self.plan) if source.stamp is not None]
+        for name, column in stamps:
+            wrong = [row for time, row in self.sources[name] if row[column] != time]
+            if wrong:
+                raise ValueError(f"{name}.{column} does not hold the time of {wrong[0]}")
 
 
 @st.composite
@@ -66,14 +77,14 @@ def cases(draw: st.DrawFn, depth: int = 4) -> Case:
     columns = {leaf.name: leaf.columns for leaf in sources_of(plan)}
     columns |= {leaf.name: leaf.columns for leaf in tables_of(plan)}
     drawn = {name: draw(rows(columns[name], most)) for name in sorted(columns)}
-    return Case(plan, drawn | {leaf.name: _stamped(leaf, drawn[leaf.name]) for leaf in sources_of(plan)})
+    return Case(plan, stamped(plan, drawn))
 
 
-def _stamped(source: Source, rows: Rows) -> Rows:
-    """The rows with their time in the column that is to hold it."""
-    if source.stamp is None:
-        return rows
-    return [(time, {**row, source.stamp: time}) for time, row in rows]
+def stamped(plan: Plan, drawn: dict[str, Rows]) -> dict[str, Rows]:
+    """The rows of each stream with their time in the column that is to hold it."""
+    columns = {source.name: source.stamp for source in sources_of(plan) if source.stamp is not None}
+    filled = {name: [(time, {**row, at: time}) for time, row in drawn[name]] for name, at in columns.items()}
+    return drawn | filled
 
 
 @st.composite

@@ -39,7 +39,8 @@ def layered(draw: st.DrawFn) -> Case:
     plan = draw(layers())
     count = {0: 24, 1: 16, 2: 10}.get(legal.joins(plan), 7)
     leaves = {each.name: each.columns for each in plans.sources_of(plan) | plans.tables_of(plan)}
-    return Case(plan, {name: draw(dense_rows(leaves[name], count)) for name in sorted(leaves)})
+    drawn = {name: draw(dense_rows(leaves[name], count)) for name in sorted(leaves)}
+    return Case(plan, plans.stamped(plan, drawn))
 
 
 FEW = {
