@@ -13,6 +13,7 @@ from headrace.flow.groups import GroupIndex
 from headrace.flow.scroll import Scroll
 from headrace.flow.shelf import Held, Shelf
 from headrace.flow.timeline import Timeline
+from headrace.kernels.hashing import EMPTY
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -91,6 +92,7 @@ class FarEnds:
         share = max(bytes, _WORTH, before // 4) / before
         keep = 0 if share > 0.75 else len(ends) - max(1, int(share * len(ends)))
         events = ends.furthest(keep)
+        events = events[events[:, 1] != EMPTY]  # the content is forgotten: its end no longer counts
         contents = self._holder.contents.keys.take(events[:, 1])
         columns = [pa.array(events[:, 0].copy()), pa.array(events[:, 2].copy()), *contents]
         names = [str(i) for i in range(len(columns))]

@@ -108,6 +108,16 @@ def test_an_istream_forgets_what_can_no_longer_cancel() -> None:
     assert out(operator, 6, elements([8], [6], [9])) == [], "the other one still cancels"
 
 
+def test_the_ends_of_dropped_contents_are_not_spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were put away as ends of the last content, and one more row of that was lost when they came."""
+    monkeypatch.setattr("headrace.operators.farends._WORTH", 0)
+    operator = IStreamOperator(IStream(BELOW))
+    out(operator, 1, elements([7, 8], [1, 1], [6, 6]))
+    operator.on_punctuation(0, SEVEN)
+    operator.spill(1 << 30)
+    assert out(operator, 6, elements([8, 8], [6, 6], [9, 9])) == [(6, 8)]
+
+
 def test_copies_that_come_and_go_at_one_instant_cancel() -> None:
     i, d = IStreamOperator(IStream(BELOW)), DStreamOperator(DStream(BELOW))
     batch = elements([1, 1, 1], [0, 3, 3], [3, 9, 9])
