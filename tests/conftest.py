@@ -1,29 +1,16 @@
-"""What every test may rely on: hypothesis profiles and the shared data sets."""
+"""What every test may rely on: how laws are tried, and the shared data sets."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
-# HEADRACE_EXAMPLES=2000 looks harder, and at new examples each time. CI runs the same examples every time, so
-# that a red run is about the change. Deadlines and `too_slow` measure the machine, which is shared and noisy.
-_examples = os.environ.get("HEADRACE_EXAMPLES")
-settings.register_profile(
-    "headrace",
-    deadline=None,
-    max_examples=int(_examples or 50),
-    derandomize=bool(os.environ.get("CI")) and not _examples,
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
-)
-settings.load_profile("headrace")
+pytest_plugins = ["tests.laws"]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace.operators
@@ -18,6 +18,7 @@ from headrace.operators.contract import Operator
 from headrace.operators.top_n import TopNOperator
 from headrace.testing.contracts import Case, Trial, assert_means, assert_same_rows
 from tests.contract.cases import CASES
+from tests.laws import effort
 
 
 def operators() -> Iterator[type[Operator]]:
@@ -53,8 +54,6 @@ IMPATIENT = (
     "operators.sequence_stage._ROOM",
     "operators.sequence_consecutive._PATIENCE",
 )
-HALF = max(1, settings.default.max_examples // 2)
-"""Each operator also has its share of the plans of `tests/engine/test_equality.py`."""
 OPERATORS = sorted(operators(), key=lambda o: o.__name__)
 
 
@@ -65,28 +64,27 @@ def test_every_operator_has_a_contract_case() -> None:
 
 @pytest.mark.parametrize("operator", [o for o in OPERATORS if o.__name__ in CASES], ids=lambda o: o.__name__)
 @pytest.mark.usefixtures("impatient")
-def test_an_operator_keeps_the_contract_and_means_what_the_oracle_says(operator: type[Operator]) -> None:
+@effort(0.5, "each operator also has its share of the plans of tests/engine/test_equality.py")
+@given(st.data(), st.integers(0, 10**6))
+def test_an_operator_keeps_the_contract_and_means_what_the_oracle_says(
+    operator: type[Operator], data: st.DataObject, seed: int
+) -> None:
     entry = CASES[operator.__name__]
     build: Any = entry.build or operator
-
-    @settings(max_examples=HALF)
-    @given(entry.cases, st.integers(0, 10**6))
-    def law(case: Case, seed: int) -> None:
-        trial = Trial(build, case, random.Random(seed).randrange, entry.terms)
-        assert type(trial.operator) is operator
-        batches = trial.run()
-        (assert_same_rows if entry.terms.timeless else assert_means)(batches, case)
-
-    law()
+    case = data.draw(entry.cases)
+    trial = Trial(build, case, random.Random(seed).randrange, entry.terms)
+    assert type(trial.operator) is operator
+    batches = trial.run()
+    (assert_same_rows if entry.terms.timeless else assert_means)(batches, case)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_top_n_changes_over_to_trees_where_contenders_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def few_contenders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.operators.contenders._MOST", 2)
 
-    @given(CASES["TopNOperator"].cases, st.integers(0, 10**6))
-    def law(case: Case, seed: int) -> None:
-        trial = Trial(TopNOperator, case, random.Random(seed).randrange)
-        assert_means(trial.run(), case)
 
-    law()
+@pytest.mark.usefixtures("impatient", "few_contenders")
+@given(CASES["TopNOperator"].cases, st.integers(0, 10**6))
+def test_top_n_changes_over_to_trees_where_contenders_are_many(case: Case, seed: int) -> None:
+    trial = Trial(TopNOperator, case, random.Random(seed).randrange)
+    assert_means(trial.run(), case)

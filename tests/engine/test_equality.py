@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.testing.plans import cases
 from headrace.testing.runs import runs
 from tests.engine.driving import assert_oracles_answer
+from tests.laws import effort
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,7 +23,7 @@ def small_pieces() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@effort(4, "the central law of the project")
 @given(st.data())
 def test_the_engine_gives_the_oracles_answer_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(cases())

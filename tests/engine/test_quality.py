@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
@@ -28,6 +27,7 @@ from headrace.testing.plans import cases
 from headrace.testing.runs import runs
 from headrace.time.ets import TimerPromise
 from tests.engine.driving import Hook, assert_exact, execute
+from tests.laws import effort
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 A, B = Source("a", SCHEMA), Source("b", SCHEMA)
@@ -73,7 +73,7 @@ def change_at_random(draw: Any) -> Hook:
     return hook
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@effort(4, "the central law, for windows that change")
 @given(st.data())
 def test_answers_are_exact_under_any_history(data: st.DataObject) -> None:
     drawn = data.draw(cases())
@@ -127,7 +127,7 @@ BOUNDED: list[Plan] = [
 ]
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "200")))
+@effort(4, "the central law, for windows that change")
 @given(st.data())
 def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_its_bounds(
     data: st.DataObject,

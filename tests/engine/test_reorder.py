@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, note, settings
+from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
@@ -34,8 +33,8 @@ from headrace.testing.runs import runs
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.driving import execute
+from tests.laws import effort
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
 NAMES = "abcd"
 
 
@@ -79,7 +78,6 @@ def _relation(draw: st.DrawFn, name: str) -> Plan:
     return Window(SOURCES[name], draw(st.sampled_from(WINDOWS)))
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.data())
 def test_an_order_may_change_at_any_moment(data: st.DataObject) -> None:
     case = data.draw(join_trees())
@@ -97,7 +95,7 @@ def test_an_order_may_change_at_any_moment(data: st.DataObject) -> None:
     assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
 
 
-@settings(max_examples=max(1, EXAMPLES // 2))
+@effort(0.5, "many rows each")
 @given(st.data())
 def test_orders_that_change_by_themselves_answer_as_the_oracle_does(data: st.DataObject) -> None:
     """Looks after every few rows, moves that are always worth it, snapshots and spills in between."""

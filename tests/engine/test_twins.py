@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
@@ -15,6 +14,7 @@ from headrace.testing.compare import assert_same_stream
 from headrace.testing.plans import Case, cases
 from headrace.testing.runs import Run, runs
 from tests.engine.driving import engine_for, load_tables
+from tests.laws import effort
 
 
 def take_turns(case: Case, run: Run, turns: list[int]) -> list[Batch]:
@@ -52,7 +52,7 @@ def _make(engine: Engine, step: tuple) -> None:  # type: ignore[type-arg]
         engine.end(step[1])
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "state that moves between engines is on every path of Spark")
 @given(st.data())
 def test_engines_that_take_turns_answer_as_one(data: st.DataObject) -> None:
     case = data.draw(cases())

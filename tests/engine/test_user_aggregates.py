@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions import col
@@ -18,6 +17,7 @@ from headrace.testing.runs import runs
 from headrace.testing.schemas import rows
 from headrace.testing.user_aggregates import calls_on
 from tests.engine.driving import assert_oracles_answer
+from tests.laws import effort
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 BOTH = (Source("a", SCHEMA), Source("b", SCHEMA))
@@ -74,7 +74,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(nodes.IStream(plan), {source.name: draw(rows(SCHEMA, most)) for source in BOTH})
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "any plan with any aggregate")
 @given(st.data())
 def test_a_users_aggregate_is_the_oracles_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(cases())

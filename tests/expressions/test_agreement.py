@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions import compile, compile_predicate, evaluator
+from tests.laws import effort
 
 _spec = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))
 random = importlib.util.module_from_spec(_spec)
@@ -40,19 +41,18 @@ def agree(expression, found):
     assert not wrong, f"{expression}: naive, compiled = {wrong[0]}"
 
 
-@settings(max_examples=250)
+@effort(5, "cheap, and there are many expressions")
 @given(random.expressions(2), random.rows())
 def test_compiled_equals_naive(expression, found):
     agree(expression, found)
 
 
-@settings(max_examples=150)
+@effort(3, "cheap")
 @given(random.expressions(3), random.rows(st.just(1)))
 def test_compiled_equals_naive_on_one_row(expression, found):
     agree(expression, found)
 
 
-@settings(max_examples=60)
 @given(random.expressions(2), random.rows(st.just(6)), st.integers(0, 5))
 def test_compiled_equals_naive_on_slices_of_many_rows(expression, found, start):
     many = random.batch_of(found * 40).slice(start, 200)
@@ -62,7 +62,7 @@ def test_compiled_equals_naive_on_slices_of_many_rows(expression, found, start):
     assert same(program(many)[-1].as_py(), naive(whole.to_pylist()[-1]))
 
 
-@settings(max_examples=200)
+@effort(4, "cheap")
 @given(random.of_type(pa.bool_(), 2), random.rows())
 def test_predicate_is_where_the_condition_is_true(expression, found):
     batch = random.batch_of(found)
@@ -73,7 +73,7 @@ def test_predicate_is_where_the_condition_is_true(expression, found):
     assert mask.tolist() == [naive(row) is True for row in batch.to_pylist()]
 
 
-@settings(max_examples=150)
+@effort(3, "cheap")
 @given(random.expressions(3))
 def test_expressions_are_values(expression):
     copy = pickle.loads(pickle.dumps(expression))

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace.expressions as e
@@ -14,6 +14,7 @@ from headrace.expressions import And, Expression, col, compile_predicate
 from headrace.expressions.functions.registry import UserFunction
 from headrace.expressions.nodes import UserFunctionCall
 from headrace.expressions.sieve import Sieve
+from tests.laws import effort
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("s", pa.string())])
 CONDITIONS: list[Expression] = [
@@ -39,7 +40,7 @@ def rows(seed: int, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-@settings(max_examples=25)
+@effort(0.5, "thousands of rows each")
 @given(
     st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 99), st.sampled_from([0, 1, 300, 2000])), max_size=4),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
@@ -19,6 +18,7 @@ from headrace.memory.demands import GrainDemand, lines_a_row
 from headrace.memory.grains import kinds_of
 from headrace.memory.need import Outlook
 from tests.engine.driving import assert_exact
+from tests.laws import effort
 from tests.memory.test_manager import MAX, STEP, A, burst, demand, feed, started
 
 COUNT = "SELECT k, count(*) [GRANULARITY COARSEST 2000, FINEST 10] AS n FROM a [RANGE 20000] GROUP BY k"
@@ -144,7 +144,7 @@ def run(
     return engine, answers, found, {"a": rows}
 
 
-@settings(max_examples=1 + int(os.environ.get("HEADRACE_EXAMPLES", "60")) // 4, deadline=None)
+@effort(0.25, "long runs")
 @given(
     text=st.sampled_from(QUERIES),
     budget=st.sampled_from([1, 3_000, 8_000, 20_000, 50_000]),

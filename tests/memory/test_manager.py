@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
@@ -29,6 +28,7 @@ from headrace.testing.runs import runs
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.driving import assert_exact, execute
 from tests.engine.test_quality import bounded
+from tests.laws import effort
 
 # ------------------------------------------------------------------------------------------------ choosing
 
@@ -122,7 +122,6 @@ def test_what_is_no_budget_is_refused(written: Any) -> None:
 # ------------------------------------------------------------------------------------------------- exactness
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "60")))
 @given(st.data())
 def test_answers_are_exact_whatever_the_budget(data: st.DataObject) -> None:
     """Any plan, rows, order and restores; the manager decides when and by how much windows change."""
@@ -197,7 +196,7 @@ def test_a_burst_fits_into_the_budget_and_windows_return_to_their_best(name: str
     assert all(len(s.history) < 40 for s in engine.settings()), "windows do not flap"
 
 
-@settings(max_examples=1 + int(os.environ.get("HEADRACE_EXAMPLES", "60")) // 10, deadline=None)
+@effort(0.1, "two long runs each")
 @given(
     rates=st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0, 20, 100, 400])), min_size=2, max_size=5),
     share=st.sampled_from([0.3, 0.5, 0.8]),

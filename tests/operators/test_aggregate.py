@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators import aggregate
@@ -19,6 +19,7 @@ from headrace.plan.windows import Rows
 from headrace.testing.contracts import Given, Signed, batch_of
 from headrace.testing.oracle import Element
 from headrace.time.timestamp import MAX_TIME
+from tests.laws import effort
 from tests.operators.aggregating import calls, check, happenings, keys, relations, schemas
 
 
@@ -30,7 +31,7 @@ def cases(draw: st.DrawFn) -> tuple[Aggregate, Any]:
     return Aggregate(below[0], draw(keys(schema)), draw(calls(schema, not withdraws))), below
 
 
-@settings(max_examples=150)
+@effort(3, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_an_aggregate_is_what_the_oracle_says_at_every_instant(
     case: tuple[Aggregate, Any], seed: int
@@ -38,7 +39,7 @@ def test_an_aggregate_is_what_the_oracle_says_at_every_instant(
     check(AggregateOperator, *case, seed)
 
 
-@settings(max_examples=100)
+@effort(2, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_keeping_house_at_every_step_changes_no_answer(case: tuple[Aggregate, Any], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +63,7 @@ def row_windows(draw: st.DrawFn) -> tuple[Aggregate, Any]:
     return plan, (source, batch_of(signed, schema), rows)
 
 
-@settings(max_examples=100)
+@effort(2, "many aggregates")
 @given(row_windows(), st.integers(0, 10**6))
 def test_the_oldest_of_equal_rows_is_withdrawn_first(case: tuple[Aggregate, Any], seed: int) -> None:
     check(AggregateOperator, *case, seed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.flow.arc import Arc
@@ -20,6 +20,7 @@ from headrace.plan.nodes import AggregateCall, SlidingAggregate, Source
 from headrace.plan.windows import Sliding
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
+from tests.laws import effort
 from tests.operators.aggregating import calls, check, keys, schemas, streams
 
 YEAR = 365 * 24 * 3600 * 10**6
@@ -34,13 +35,13 @@ def cases(draw: st.DrawFn) -> tuple[SlidingAggregate, Any]:
     return SlidingAggregate(below[0], draw(keys(schema)), draw(calls(schema, True)), window, bounds), below
 
 
-@settings(max_examples=150)
+@effort(3, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_a_sliding_aggregate_is_what_the_oracle_says(case: tuple[SlidingAggregate, Any], seed: int) -> None:
     check(SlidingAggregateOperator, *case, seed)
 
 
-@settings(max_examples=100)
+@effort(2, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_keeping_house_at_every_step_changes_no_answer(case: tuple[SlidingAggregate, Any], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

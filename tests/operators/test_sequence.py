@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine import Engine
@@ -39,6 +38,7 @@ from headrace.testing.sequences import matches
 from headrace.time.ets import ON_DEMAND, TimerPromise
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
 from tests.engine.driving import assert_oracles_answer, execute
+from tests.laws import effort
 from tests.plan.test_partitioning import apart
 
 A = Source("a", pa.schema([("k", pa.int64()), ("v", pa.int64())]))
@@ -70,7 +70,7 @@ def _numbered(source: Source, index: int) -> Plan:
     return Project(source, tuple((f"{name}{index}", col(name)) for name in source.columns.names))
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "many modes and steps")
 @given(st.data())
 def test_a_sequence_is_what_the_oracle_says_whatever_the_way_of_execution(data: st.DataObject) -> None:
     case = data.draw(sequences())

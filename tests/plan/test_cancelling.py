@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from headrace import Engine, StreamDef, TimeKind, query
@@ -32,9 +30,9 @@ from headrace.plan.nodes import (
 from headrace.plan.rewrite import optimize
 from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded, WindowSpec
 from headrace.testing.plans import Case
+from tests.laws import effort
 from tests.plan.rewriting import assert_optimised_alike
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
 INT = pa.int64()
 S, R, LOOSE = (
     Source("s", pa.schema([("t", INT), ("k", INT)]), stamp="t"),
@@ -135,7 +133,7 @@ def drawn(draw: st.DrawFn, source: Source, stamp: str) -> list[tuple[int, dict[s
     return sorted(told, key=lambda each: each[0])
 
 
-@settings(max_examples=3 * EXAMPLES)
+@effort(4, "few of the plans cancel anything")
 @given(st.data())
 def test_the_answer_is_that_of_the_oracle(data: st.DataObject) -> None:
     plan = assert_optimised_alike(data, data.draw(cases()))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from headrace import Engine, StreamDef, query
@@ -32,9 +30,9 @@ from headrace.plan.rewrite import optimize
 from headrace.plan.session import SessionAggregate
 from headrace.plan.windows import Range, Sliding, Ticks
 from headrace.testing.plans import Case
+from tests.laws import effort
 from tests.plan.rewriting import assert_optimised_alike
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
 INT = pa.int64()
 S, R = Source("s", pa.schema([("k", INT), ("v", INT)])), Source("r", pa.schema([("j", INT), ("w", INT)]))
 SIDE = Table("d", pa.schema([("id", INT)]))
@@ -107,7 +105,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(RStream(draw(st.sampled_from(plans)), slide, draw(st.integers(0, slide - 1))), sources)
 
 
-@settings(max_examples=3 * EXAMPLES)
+@effort(4, "few of the plans report at one tick only")
 @given(st.data())
 def test_the_answer_is_that_of_the_oracle(data: st.DataObject) -> None:
     plan = assert_optimised_alike(data, data.draw(cases()))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
-from hypothesis import Phase, event, find, given, note, settings
+from hypothesis import event, find, given, note
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
@@ -16,13 +15,12 @@ from headrace.plan.show import show
 from headrace.testing import oracle, plans
 from headrace.testing.compare import difference
 from headrace.testing.plans import Case
+from tests.laws import searching
 from tests.plan.rewriting import assert_optimised_alike, layered, layers
 
-EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "60"))
 CASES = layered() | plans.cases()
 
 
-@settings(max_examples=EXAMPLES)
 @given(CASES)
 def test_the_optimised_plan_gives_the_same_answer(case: Case) -> None:
     found = optimized(case.plan)
@@ -34,7 +32,6 @@ def test_the_optimised_plan_gives_the_same_answer(case: Case) -> None:
     assert not difference(oracle.stream(found.plan, case.sources), oracle.stream(case.plan, case.sources))
 
 
-@settings(max_examples=EXAMPLES)
 @given(CASES)
 def test_each_rule_alone_keeps_the_answer(case: Case) -> None:
     expected = oracle.stream(case.plan, case.sources)
@@ -46,7 +43,6 @@ def test_each_rule_alone_keeps_the_answer(case: Case) -> None:
             assert not difference(oracle.stream(plan, case.sources), expected)
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.data())
 def test_the_engine_answers_the_optimised_plan_alike(data: st.DataObject) -> None:
     assert_optimised_alike(data, data.draw(layered()))
@@ -65,7 +61,6 @@ def test_every_rule_fires_on_some_random_plan() -> None:
         missing.difference_update(each.rule for each in trace(plan))
         return not missing
 
-    looking = settings(max_examples=2000, database=None, derandomize=True, phases=[Phase.generate])
     with suppress(NoSuchExample):
-        find(layers(), all_fired, settings=looking)
+        find(layers(), all_fired, settings=searching(2000))
     assert not missing, "never fired"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import warnings
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from headrace.engine.inputs import Inputs
@@ -31,6 +30,7 @@ from headrace.sql import Query, StreamDef, query
 from headrace.testing.plans import cases, tables_of
 from headrace.testing.schemas import predicates
 from headrace.time.timestamp import FARTHEST
+from tests.laws import effort
 from tests.spark.simulated import Arrived, Cluster, MicroBatch, embedded, on_spark
 from tests.spark.test_simulated import micro_batches, promises
 
@@ -81,7 +81,7 @@ def selected(draw: st.DrawFn, plan: Plan) -> Plan:
     return plan
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "any plan, any split")
 @given(st.data())
 def test_rows_sifted_before_the_fan_change_no_answer(data: st.DataObject) -> None:
     case = data.draw(cases())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import warnings
 from collections import Counter
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from headrace.connectors.shelf import DirectoryShelf
@@ -57,6 +56,7 @@ from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.test_groups import SCHEMA, counted
+from tests.laws import effort
 from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
 from tests.time.simulation import bounds, emit, pairs, seeds
 from tests.time.test_grouping import grouping
@@ -117,7 +117,7 @@ def promises() -> st.SearchStrategy[Promise]:
     )
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "Spark itself is too slow to try so many")
 @given(st.data())
 def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -239,7 +239,7 @@ def test_a_table_may_be_empty() -> None:
     assert not found.answers
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")))
+@effort(2, "Spark itself is too slow to try so many")
 @given(st.data())
 def test_partial_rows_made_before_the_shuffle_change_nothing(data: st.DataObject) -> None:
     calls = data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=4, unique_by=lambda c: c.name))
@@ -278,7 +278,6 @@ WINDOWED: dict[str, Callable[[Plan], Plan]] = {
 }
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")) // 2)
 @given(st.data())
 def test_late_rows_come_to_open_windows_on_every_shard(data: st.DataObject) -> None:
     window = data.draw(slidings(6, 4))
@@ -295,7 +294,6 @@ def test_late_rows_come_to_open_windows_on_every_shard(data: st.DataObject) -> N
     assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))
 
 
-@settings(max_examples=int(os.environ.get("HEADRACE_EXAMPLES", "100")) // 2)
 @given(st.data())
 def test_late_rows_come_to_open_sessions_on_every_shard(data: st.DataObject) -> None:
     keys, partition = data.draw(st.sampled_from([(("a",), None), (("a", "b"), ("b",)), (("a", "b"), ())]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
 from headrace.plan.nodes import Plan
 from headrace.sql import query
+from tests.laws import effort
 from tests.sql import test_errors
 from tests.sql.mutation import mutations, words_of
 from tests.sql.running import STREAMS
@@ -60,13 +61,13 @@ def plan_or_error(text: str) -> Plan | None:
     return found.plan
 
 
-@settings(max_examples=600)
+@effort(12, "cheap, and most mutants are refused early")
 @given(mutations(REAL))
 def test_a_mutated_query_is_a_plan_or_an_error(text: str) -> None:
     plan_or_error(text)
 
 
-@settings(max_examples=200)
+@effort(4, "cheap")
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
 def test_words_in_any_order_are_a_plan_or_an_error(text: str) -> None:
     plan_or_error(text)
@@ -74,7 +75,7 @@ def test_words_in_any_order_are_a_plan_or_an_error(text: str) -> None:
     plan_or_error(f"SELECT item FROM bids {text}")
 
 
-@settings(max_examples=200)
+@effort(4, "cheap")
 @given(st.text(max_size=60))
 @example("SELECT '\\ud800'\x00")
 @example("{{ x }}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
 from headrace.sql import query
+from tests.laws import effort
 from tests.sql.mutation import mutations
 from tests.sql.running import SEQUENCE, answer
 
@@ -44,7 +45,7 @@ def in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: row[0])
 
 
-@settings(max_examples=120)
+@effort(2, "many ways to write a query")
 @given(mutations(REAL, least=0, most=2), BIDS.map(in_order), ITEMS.map(in_order))
 def test_a_query_means_the_same_to_engine_and_oracle(
     text: str, bids: list[tuple[Any, ...]], items: list[tuple[Any, ...]]

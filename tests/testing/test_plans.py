@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import find, given
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
@@ -17,6 +17,7 @@ from headrace.plan.sequence import Sequence
 from headrace.testing import legal, oracle, plans, runs
 from headrace.testing.compare import assert_ordered
 from headrace.testing.plans import Case
+from tests.laws import searching
 
 A = Source("a", pa.schema([("k", pa.int64())]))
 
@@ -52,11 +53,8 @@ def test_plans_reach_every_node_and_window() -> None:
             missing.difference_update((type(node), type(getattr(node, "spec", None))))
         return not missing
 
-    looking = settings(
-        max_examples=3000, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-    )
     with suppress(NoSuchExample):
-        find(plans.plans(), all_found, settings=looking)
+        find(plans.plans(), all_found, settings=searching(3000))
     assert not missing, "never drawn"
 
 
@@ -64,8 +62,8 @@ def test_failures_shrink_to_small_plans() -> None:
     def has_join(plan: Plan) -> bool:
         return any(isinstance(node, nodes.Join) for node in nodes_of(plan))
 
-    looking = settings(max_examples=300, database=None, suppress_health_check=list(HealthCheck))
-    kinds = [type(node).__name__ for node in nodes_of(find(plans.relations(2), has_join, settings=looking))]
+    smallest = find(plans.relations(2), has_join, settings=searching(300))
+    kinds = [type(node).__name__ for node in nodes_of(smallest)]
     leaf = [["Window", "Source"], ["Table"]]
     assert kinds in [["Join", *left, "Project", *right] for left in leaf for right in leaf]
 

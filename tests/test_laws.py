@@ -1,0 +1,97 @@
+"""Laws are tried on fixed examples, the same in every run, and on fresh ones that a printed seed repeats."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.laws import FIXED, FRESH
+
+ROOT = Path(__file__).resolve().parent.parent
+LAW = """
+import os, pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+WRONG_FROM = int(os.environ.get("WRONG_FROM", 1000))
+tried = []
+
+@pytest.mark.parametrize("name", ["one", "other"])
+@given(st.data())
+def test_law(name, data):
+    tried.append(data.draw(st.integers() | st.text() | st.floats()))
+    print(name, repr(tried[-1]).encode().hex())
+    assert len(tried) < WRONG_FROM
+"""
+
+
+def run(folder: Path, *args: str, **variables: str) -> str:
+    """What pytest prints, run as in a clean clone."""
+    (folder / "test_it.py").write_text(LAW)
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "HEADRACE_SEED")}
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.laws", "-p", "no:cacheprovider", *args]
+    return subprocess.run(
+        [*command, "test_it.py"],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(ROOT), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+    ).stdout
+
+
+def examples(output: str, name: str = "one") -> tuple[list[str], list[str]]:
+    """The fixed and the fresh examples of a law."""
+    tried = re.findall(rf"\b{name} (\w+)", output)
+    return tried[:FIXED], tried[FIXED:]
+
+
+def seed_of(output: str) -> str:
+    return re.findall(r"HEADRACE_SEED=(\d+)", output)[0]
+
+
+def test_fixed_examples_never_change_and_the_seed_that_is_printed_brings_back_the_fresh_ones(
+    tmp_path: Path,
+) -> None:
+    first = run(tmp_path)
+    assert "2 passed" in first
+    fixed, fresh = examples(first)
+    assert (len(fixed), len(fresh)) == (FIXED, FRESH)
+    assert examples(first, "other")[1] != fresh, "each law has examples of its own"
+    second = run(tmp_path, CI="true", PYTHONHASHSEED="7")
+    assert examples(second)[0] == fixed
+    assert examples(second)[1] != fresh
+    assert seed_of(second) != seed_of(first)
+    assert examples(run(tmp_path, HEADRACE_SEED=seed_of(first)))[1] == fresh
+    alone = run(tmp_path, "-k", "one", f"--hypothesis-seed={seed_of(first)}")
+    assert examples(alone) == (fixed, fresh)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"), [("1", "on a fixed example"), (str(FIXED + 1), "on a fresh example")]
+)
+def test_a_failure_says_which_examples_it_is_among_and_repeats_the_seed(
+    tmp_path: Path, wrong: str, where: str
+) -> None:
+    output = run(tmp_path, "-k", "one", WRONG_FROM=wrong)
+    assert "1 failed" in output
+    assert where in output
+    assert output.count(f"HEADRACE_SEED={seed_of(output)}") >= 2
+    assert "HEADRACE_SEED" in output[output.index("short test summary") - 300 :]
+
+
+def test_only_the_plugin_says_how_many_examples_a_law_is_tried_on() -> None:
+    """Elsewhere a number would keep HEADRACE_EXAMPLES from deciding: `effort` takes a share, and a reason."""
+    own = {Path(__file__), ROOT / "tests" / "laws.py"}
+    others = [path for path in (ROOT / "tests").rglob("*.py") if path not in own]
+    assert not [path for path in others if re.search(r"max_examples *=|HEADRACE_EXAMPLES", path.read_text())]
+
+
+def test_a_seed_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
+    assert "not an integer: 'today'" in run(tmp_path, HEADRACE_SEED="today")
