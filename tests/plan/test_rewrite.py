@@ -28,6 +28,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.ordering import Disorder, Order, place_orders
 from headrace.plan.rewrite import RULES, optimize, trace
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN, ascending
 from headrace.plan.trees import walk as nodes_of
 from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
@@ -102,6 +103,11 @@ FIXTURES: list[tuple[str, Plan, Plan]] = [
         "selection below aggregate",
         Select(SlidingAggregate(S, ("k",), (SUM,), Sliding(4, 2)), K > 1),
         SlidingAggregate(Select(S, K > 1), ("k",), (SUM,), Sliding(4, 2)),
+    ),
+    (
+        "selection below aggregate",
+        Select(SessionAggregate(S, ("k", "t"), (SUM,), 5, partition=("k",)), (K > 1) & T.eq("x")),
+        Select(SessionAggregate(Select(S, K > 1), ("k", "t"), (SUM,), 5, partition=("k",)), T.eq("x")),
     ),
     (
         "selection below aggregate",
@@ -209,6 +215,9 @@ UNTOUCHED: dict[str, Plan] = {
     "a condition on rows that are counted": Select(window(S, Rows(3)), K > 1),
     "a condition on what is no partition": Select(window(S, Rows(3, ("k",))), V > 1.0),
     "a condition on an aggregate": Select(Aggregate(window(), ("k",), (SUM,)), col("total") > 1.0),
+    "a condition on one of the groups that share a session": Select(
+        SessionAggregate(S, ("k",), (SUM,), 5, partition=()), K > 1
+    ),
     "the text of a float, where zeros are one group": Select(
         Aggregate(window(kept(S, "v")), ("v",), (AggregateCall("n", "count"),)), V.cast("string").eq("0.0")
     ),

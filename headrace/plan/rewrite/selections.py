@@ -21,6 +21,7 @@ from headrace.expressions.rewriting import (
 from headrace.plan import nodes
 from headrace.plan.nodes import Plan, Select, Source, Table
 from headrace.plan.offers import renaming
+from headrace.plan.session import SessionAggregate
 from headrace.plan.top import TopN
 from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
 
@@ -145,10 +146,16 @@ def below_except(plan: Plan) -> Plan | None:
 
 
 def below_aggregate(plan: Plan) -> Plan | None:
-    """σp(γ(x)) → γ(σp(x)) for what is said of the keys of groups, or of a top-n: the others never form."""
+    """σp(γ(x)) → γ(σp(x)) for what is said of the keys of groups, or of a top-n: the others never form.
+
+    Of sessions that several groups share, only for what is said of all of these: a row of a group that is not
+    selected may hold a session open.
+    """
     if not (isinstance(plan, Select) and isinstance(plan.input, (nodes.Aggregate, TopN))):
         return None
-    keys, schema = set(plan.input.keys), plan.input.input.schema
+    below = plan.input
+    keys = set(below.partition_keys if isinstance(below, SessionAggregate) else below.keys)
+    schema = below.input.schema
     return _sink(plan, lambda each: each.columns() <= keys and respects_equality(each, schema))
 
 
