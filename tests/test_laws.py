@@ -93,5 +93,11 @@ def test_only_the_plugin_says_how_many_examples_a_law_is_tried_on() -> None:
     assert not [path for path in others if re.search(r"max_examples *=|HEADRACE_EXAMPLES", path.read_text())]
 
 
+def test_no_law_hides_inside_a_test() -> None:
+    """There the plugin would not see it, and it would be tried on examples that no seed brings back."""
+    hidden = re.compile(r"^[ ]+@given|^[ ]+law\(\)$", re.MULTILINE)
+    assert not [path for path in (ROOT / "tests").rglob("*.py") if hidden.search(path.read_text())]
+
+
 def test_a_seed_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
     assert "not an integer: 'today'" in run(tmp_path, HEADRACE_SEED="today")

@@ -46,31 +46,27 @@ def hashing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("hashing")
-def test_codes_are_exact_even_where_hashes_collide() -> None:
-    @given(st.lists(st.lists(PAIRS, max_size=12), max_size=5))
-    def law(batches: list[list[tuple[Any, ...]]]) -> None:
-        assert_codes_are_keys(GroupIndex(PAIR), batches)
-
-    law()
+@given(st.lists(st.lists(PAIRS, max_size=12), max_size=5))
+def test_codes_are_exact_even_where_hashes_collide(batches: list[list[tuple[Any, ...]]]) -> None:
+    assert_codes_are_keys(GroupIndex(PAIR), batches)
 
 
 @pytest.mark.usefixtures("hashing")
-def test_codes_survive_compaction_and_snapshots() -> None:
-    @given(st.lists(PAIRS, max_size=12), st.lists(PAIRS, max_size=12), st.integers(0, 2**12))
-    def law(first: list[tuple[Any, ...]], second: list[tuple[Any, ...]], picks: int) -> None:
-        index, copy = GroupIndex(PAIR), GroupIndex(PAIR)
-        before = codes(index, first)
-        copy.apply(decode(encode(index.changes(full=True))))
-        keep = np.array([bool(picks >> i & 1) for i in range(len(index))], np.bool_)
-        remap = index.compact(keep)
-        kept = [(row, int(remap[code])) for row, code in zip(first, before, strict=True) if keep[code]]
-        assert codes(index, [row for row, _ in kept]) == [code for _, code in kept]
-        after = codes(index, second)
-        copy.apply(decode(encode(index.changes(full=False))))
-        assert codes(copy, second) == after
-        assert len(copy) == len(index)
-
-    law()
+@given(st.lists(PAIRS, max_size=12), st.lists(PAIRS, max_size=12), st.integers(0, 2**12))
+def test_codes_survive_compaction_and_snapshots(
+    first: list[tuple[Any, ...]], second: list[tuple[Any, ...]], picks: int
+) -> None:
+    index, copy = GroupIndex(PAIR), GroupIndex(PAIR)
+    before = codes(index, first)
+    copy.apply(decode(encode(index.changes(full=True))))
+    keep = np.array([bool(picks >> i & 1) for i in range(len(index))], np.bool_)
+    remap = index.compact(keep)
+    kept = [(row, int(remap[code])) for row, code in zip(first, before, strict=True) if keep[code]]
+    assert codes(index, [row for row, _ in kept]) == [code for _, code in kept]
+    after = codes(index, second)
+    copy.apply(decode(encode(index.changes(full=False))))
+    assert codes(copy, second) == after
+    assert len(copy) == len(index)
 
 
 @given(st.lists(st.none() | st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf]), max_size=20))
