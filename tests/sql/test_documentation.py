@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import SqlError
+from headrace.expressions import FUNCTIONS
 from headrace.sql import Catalog, declare, query
+from headrace.sql.aggregate_names import AGGREGATES
+from headrace.testing.asking import ask
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "cql"
 OWN = ("lag.md", "quality.md", "sessions.md", "top-n.md")
@@ -44,3 +48,40 @@ WINDOWS = sorted(
 def test_a_window_of_the_comparison_is_one(window: str) -> None:
     text = f"CREATE STREAM s (k BIGINT, v BIGINT); SELECT count(*) AS n FROM s {window} GROUP BY k"
     assert not query(text).plan.is_relation
+
+
+EXPRESSIONS = (PAGES / "expressions.md").read_text()
+VALUES = [
+    (expression.replace("\\|", "|"), value)
+    for expression, value in re.findall(r"^\| `(.+)` \| `(.+)` \|$", EXPRESSIONS, flags=re.MULTILINE)
+]
+
+
+def written(value: object) -> str:
+    """A value as the page writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize(("expression", "value"), VALUES)
+def test_an_expression_has_the_value_that_the_page_says(expression: str, value: str) -> None:
+    ((_, found),) = ask(f"CREATE STREAM s (v BIGINT); SELECT {expression} AS x FROM s", s=[(1, 1)])
+    assert written(found) == value
+
+
+def test_every_function_and_aggregate_is_on_the_page() -> None:
+    examples = {expression.split("(")[0] for expression, _ in VALUES}
+    named = set(re.findall(r"`(\w+)[`(]", EXPRESSIONS))
+    assert set(FUNCTIONS) - examples == {"starts_with", "ends_with", "plus_micros"} <= named
+    assert set(AGGREGATES) <= named
+
+
+@pytest.mark.parametrize(
+    "refused", ["7 & 3", "7 | 3", "7 ^ 3", "~ 7", "'a' RLIKE 'a'", "v[0]", "rank() OVER ()"]
+)
+def test_what_the_page_says_is_not_there_is_refused(refused: str) -> None:
+    with pytest.raises(SqlError):
+        query(f"CREATE STREAM s (v BIGINT); SELECT {refused} AS x FROM s")
