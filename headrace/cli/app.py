@@ -1,6 +1,7 @@
 """The commands and what they take; what they do is in the files beside this one.
 
-Exit codes: 0, done; 1, an error with a code, on standard error; 2, wrong usage.
+Exit codes: 0, done; 1, an error with a code, on standard error; 2, wrong usage; 3, a run of which no row of
+some stream could be used.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def run(
     """Run a pipeline until its sources end; Ctrl-C stops it with a checkpoint."""
     from headrace.cli.run import run_pipeline
 
-    run_pipeline(pipeline, runtime, as_json, quiet)
+    raise typer.Exit(run_pipeline(pipeline, runtime, as_json, quiet))
 
 
 @app.command()
@@ -99,10 +100,12 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run a recorded run again: the same instants, the same rows, the same bytes."""
-    from headrace.cli.view import last_words
+    from headrace.cli.view import ended, last_words, unused
     from headrace.runtimes.embedded import replay as again
 
-    print(last_words(again(record, into).progress, as_json))
+    progress = again(record, into).progress
+    print(last_words(progress, as_json))
+    raise typer.Exit(ended(unused(progress), as_json))
 
 
 @app.command()

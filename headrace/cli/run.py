@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace.cli.status import leave
-from headrace.cli.view import as_line, as_table, last_words
+from headrace.cli.view import apart, as_line, as_table, ended, last_words, unused
 from headrace.errors import PipelineError, SparkError
 from headrace.memory.allocation import keep_freed_memory
 from headrace.pipeline import Pipeline, load
@@ -25,8 +25,8 @@ Show = Callable[[Progress], None]
 PAUSE: Final = 5.0
 
 
-def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> None:
-    """Run the pipeline in a file on the runtime that it, or the command, names."""
+def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> int:
+    """Run the pipeline in a file on the runtime that it, or the command, names; the exit code."""
     pipeline = load(file)
     for each in _said_first(pipeline, as_json, quiet):
         print(f"note: {each}", file=sys.stderr)
@@ -38,7 +38,7 @@ def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) ->
             place=str(file),
             hint=f"--runtime {' or '.join(RUNTIMES)}",
         )
-    home(pipeline, as_json, quiet)
+    return home(pipeline, as_json, quiet)
 
 
 def _said_first(pipeline: Pipeline, as_json: bool, quiet: bool) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def _said_first(pipeline: Pipeline, as_json: bool, quiet: bool) -> tuple[str, ..
     return () if as_json or quiet else pipeline.warnings
 
 
-def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
+def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> int:
     keep_freed_memory()
     runner = Runner(pipeline)
     with _stopping(runner), _showing(as_json, quiet) as show:
@@ -58,6 +58,7 @@ def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
         result = runner.run(on_progress=told)
     said = _said_first(pipeline, as_json, quiet)
     print(last_words(result.progress, as_json, said), file=sys.stderr if _prints(pipeline) else sys.stdout)
+    return ended(unused(result.progress), as_json)
 
 
 def _prints(pipeline: Pipeline) -> bool:
@@ -65,7 +66,7 @@ def _prints(pipeline: Pipeline) -> bool:
     return any(query.spec.sink.type == "stdout" for query in pipeline.queries)
 
 
-def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
+def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> int:
     try:
         from headrace.spark import Runner as SparkRunner
     except SparkError as error:
@@ -80,6 +81,18 @@ def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> None:
     with _stopping(runner):
         result = runner.run(on_progress=told)
     print(_account(pipeline, result, as_json), file=sys.stderr if _prints(pipeline) else sys.stdout)
+    return ended(_unused(result), as_json)
+
+
+def _unused(result: Any) -> list[str]:
+    """The streams of which no query could use a row."""
+    found = []
+    for each in result.queries.values():
+        for stream, rows in each.rows.items():
+            lost = sum(reason.rows for reason in each.reasons if reason.stream == stream)
+            if rows and lost >= rows:
+                found.append(stream)
+    return list(dict.fromkeys(found))
 
 
 def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
@@ -91,12 +104,13 @@ def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
         read = ", ".join(f"{rows:,} rows of {stream}" for stream, rows in each.rows.items()) or "no new rows"
         told = f"{each.answers:,} answers, {each.late:,} late, {each.rejected:,} rejected"
         lines.append(f"  query {name}: {read}; {told}")
+        lines += [line for stream in each.rows for line in apart(map(asdict, each.reasons), stream)]
     if result.state == "stopped" and pipeline.spec.pipeline.checkpoint:
         lines.append("  run it again to go on")
     return "\n".join(lines)
 
 
-RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], None]]] = {"embedded": _embedded, "spark": _spark}
+RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], int]]] = {"embedded": _embedded, "spark": _spark}
 
 
 class _Stoppable(Protocol):

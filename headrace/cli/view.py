@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from rich.box import SIMPLE
 from rich.console import Group
@@ -32,12 +33,35 @@ def as_table(status: dict[str, Any]) -> Group:
     for name, size in status["operators"].items():
         operators.add_row(name, _size(size))
     shown = [streams, queries, operators]
+    if status.get("reasons"):
+        shown.append(_apart(status["reasons"]))
     if status["quality"]:
         shown.append(_quality(status["quality"]))
     changed = {**status.get("orders", {}), **status.get("conditions", {})}
     if changed:
         shown.append(_orders(changed))
     return Group(*shown, Text(_line(status)))
+
+
+def _apart(reasons: Iterable[dict[str, Any]]) -> Table:
+    table = Table("set apart", Column("rows", justify="right"), "why", box=SIMPLE)
+    for each in reasons:
+        table.add_row(each["stream"], f"{each['rows']:,}", Text(why_apart(each)))
+    return table
+
+
+def why_apart(reason: dict[str, Any]) -> str:
+    """Why rows were late or rejected."""
+    if reason["kind"] == "late":
+        return f"late by up to {length(reason['worst'])}"
+    if not reason["code"]:
+        return "rejected for other reasons"
+    return f"rejected with {reason['code']}; the first: {reason['first']}"
+
+
+def apart(reasons: Iterable[dict[str, Any]], stream: str) -> list[str]:
+    """A line for each reason for which rows of a stream were set apart."""
+    return [f"    {each['rows']:,} {why_apart(each)}" for each in reasons if each["stream"] == stream]
 
 
 def _quality(changeable: dict[str, Any]) -> Table:
@@ -86,13 +110,30 @@ def as_line(status: dict[str, Any]) -> str:
     """The same in one line."""
     streams = " ".join(f"{name}={_account(s)}" for name, s in status["streams"].items())
     queries = " ".join(f"{name}={q['rows_out']}" for name, q in status["queries"].items())
-    return f"{_line(status)}; in {streams}; out {queries}"
+    why = "".join(f"; {each['stream']}: {each['rows']:,} {why_apart(each)}" for each in status["reasons"][:1])
+    return f"{_line(status)}; in {streams}; out {queries}{why}"
 
 
 def _account(stream: dict[str, Any]) -> str:
     rate, late, rejected = (stream[key] for key in ("rows_per_second", "rows_late", "rows_rejected"))
     shed = f" shed {stream['rows_shed']}" if stream.get("rows_shed") else ""
     return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected}{shed})"
+
+
+def unused(progress: Progress) -> list[str]:
+    """The streams that brought rows, none of which could be used."""
+    return [name for name, s in progress.streams.items() if s.rows_in and not s.rows_processed]
+
+
+def ended(unused: Collection[str], as_json: bool) -> int:
+    """The exit code of a run that ended without an error; a script must notice that nothing was used."""
+    if unused and not as_json:
+        streams = ", ".join(unused)
+        print(f"error: no row of {streams} was processed; all were late or rejected", file=sys.stderr)
+    return NOTHING_USED if unused else 0
+
+
+NOTHING_USED: Final = 3
 
 
 def last_words(progress: Progress, as_json: bool, said: Collection[str] = ()) -> str:
@@ -105,6 +146,7 @@ def last_words(progress: Progress, as_json: bool, said: Collection[str] = ()) ->
         account = f"{s.rows_processed:,} processed, {s.rows_late:,} late, {s.rows_rejected:,} rejected"
         account += f", {s.rows_shed:,} shed" if s.rows_shed else ""
         lines.append(f"  stream {name}: {s.rows_in:,} rows in = {account}")
+        lines += apart(status["reasons"], name)
     lines += [f"  query {name}: {q.rows_out:,} answers" for name, q in progress.queries.items()]
     lines += [f"  note: {each}" for each in progress.messages if each not in said]
     if progress.state == "stopped" and progress.checkpoints:

@@ -15,7 +15,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace.cli.app import app
+from headrace.cli.view import NOTHING_USED
 from headrace.cli.why import instant, length, reasons
+from headrace.engine.reasons import Reason
 from tests.runtimes.embedded.pipelines import bags, sliding
 
 
@@ -83,6 +85,10 @@ def test_a_run_on_spark_is_told_by_query(tmp_path: Path, monkeypatch: pytest.Mon
         answers: int = 7
         late: int = 1
         rejected: int = 2
+        reasons: tuple[Reason, ...] = (
+            Reason("rejected", "bids", 2, "HR-R102", "price: 'x' is not a number"),
+            Reason("late", "bids", 1, worst=2_500_000),
+        )
 
     @dataclass
     class Result:
@@ -103,9 +109,41 @@ def test_a_run_on_spark_is_told_by_query(tmp_path: Path, monkeypatch: pytest.Mon
     told = headrace("run", pipeline, "--runtime", "spark").stdout
     assert "sliding is stopped" in told
     assert "query hot: 1,234 rows of bids; 7 answers, 1 late, 2 rejected" in told
+    assert "2 rejected with HR-R102; the first: price: 'x' is not a number" in told
+    assert "1 late by up to 2.5 s" in told
     assert "run it again" in told
     scripted = json.loads(headrace("run", pipeline, "--runtime", "spark", "--json").stdout)
     assert scripted["queries"]["hot"]["answers"] == 7
+
+
+@pytest.mark.parametrize("lines", ['{"auction": "x", "price": 1, "at": 1}\n' * 3, "no JSON\n" * 3])
+def test_a_run_that_rejects_every_row_says_why_and_ends_with_a_code_of_its_own(
+    tmp_path: Path, lines: str
+) -> None:
+    pipeline = sliding(tmp_path, rows=1)
+    (tmp_path / "bids.jsonl").write_text(lines)
+    for _ in ("first", "again"):  # the account is of all runs from the first start on
+        ran = headrace("run", pipeline, "--quiet")
+        assert ran.exit_code == NOTHING_USED
+        assert "3 rows in = 0 processed, 0 late, 3 rejected" in ran.stdout
+        assert "3 rejected with HR-R10" in ran.stdout
+        assert "no row of bids was processed" in ran.stderr
+    assert headrace("run", pipeline, "--json").exit_code == NOTHING_USED
+    assert "rejected with" in headrace("top", pipeline, "--once").stdout
+
+
+def test_a_run_that_sets_some_rows_apart_says_why_and_ends_well(tmp_path: Path) -> None:
+    ran = headrace("run", sliding(tmp_path, rows=2_000))
+    assert ran.exit_code == 0
+    assert "rejected with HR-R101; the first:" in ran.stdout
+    assert "late by up to" in ran.stdout
+    told = json.loads(headrace("run", tmp_path / "pipeline.toml", "--json").stdout)
+    account = told["streams"]["bids"]
+    by_kind = {
+        kind: sum(r["rows"] for r in told["reasons"] if r["kind"] == kind) for kind in ("late", "rejected")
+    }
+    assert by_kind == {"late": account["rows_late"], "rejected": account["rows_rejected"]}
+    assert all(by_kind.values())
 
 
 def test_explain_shows_plan_and_graph(tmp_path: Path) -> None:

@@ -226,3 +226,31 @@ def test_without_a_checkpoint_an_output_is_replaced_only_if_the_file_says_so(
     with pytest.raises(HeadraceError, match="HR-C013"):
         SparkRunner(load(file), spark).run()
     assert (tmp_path / "mean.jsonl" / "notes.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "counted"])
+def test_a_run_says_why_rows_were_set_apart_whether_or_not_they_are_kept(
+    spark: SparkSession, tmp_path: Path, kept: bool
+) -> None:
+    from headrace.cli.run import _unused
+    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+
+    file = sliding(tmp_path, rows=1)
+    (tmp_path / "bids.jsonl").write_text('{"auction": "x", "price": 1, "at": null}\n' * 3)
+    if not kept:
+        kept_lines = [
+            line for line in file.read_text().splitlines() if not line.startswith(("late", "rejected"))
+        ]
+        file.write_text("\n".join(kept_lines))
+    result = SparkRunner(load(file), spark).run()
+    account = result.queries["hot"]
+    assert account.rejected == 3
+    assert [(reason.kind, reason.stream, reason.rows) for reason in account.reasons] == [
+        ("rejected", "bids", 3)
+    ]
+    assert account.reasons[0].code.startswith("HR-R")
+    assert account.reasons[0].first
+    assert _unused(result) == ["bids"]
+    assert (
+        len(lines(tmp_path / "rejected.jsonl")) == 3 if kept else not (tmp_path / "rejected.jsonl").exists()
+    )

@@ -12,6 +12,7 @@ from headrace.connectors.columns import row_texts
 from headrace.connectors.contract import Commit, Sink, shown
 from headrace.connectors.sinks import NoSink
 from headrace.engine import Engine
+from headrace.engine.reasons import Reasons
 from headrace.flow.batch import Batch
 from headrace.pipeline.pipeline import LATE, REJECTED
 from headrace.schema import Schema
@@ -104,6 +105,7 @@ class Outputs:
 
     def __init__(self, queries: Iterable[QueryOutputs]) -> None:
         self.queries = {query.name: query for query in queries}
+        self.reasons = Reasons()
         self._parts = {n: part for q in self.queries.values() for n, part in q.parts().items()}
 
     def begin(self) -> dict[str, Commit]:
@@ -121,6 +123,7 @@ class Outputs:
             self.queries[name].write(batches)
         late, rejected = engine.drain_late(), engine.drain_rejected()
         if late or rejected:
+            self.reasons.add(late, rejected)
             for query in self.queries.values():
                 query.write_late(late)
                 query.write_rejected(rejected)

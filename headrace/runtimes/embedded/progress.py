@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.engine import Engine
+from headrace.engine.reasons import Reason
 from headrace.graph.origins import sources_behind
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -68,7 +69,7 @@ class Progress:
 
     `state_bytes` is what operators hold (`operators`: each of them), `bytes` that and rows on their way.
     `quality` is that of the windows and granularities that may change. `orders` and `conditions`: which joins
-    and conditions run in another order than planned.
+    and conditions run in another order than planned. `reasons`: why rows were late or rejected.
     """
 
     pipeline: str
@@ -90,6 +91,7 @@ class Progress:
     spilled_bytes: int = 0
     orders: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
 
 
 def measure(
@@ -150,6 +152,7 @@ def measure(
         spilled_bytes=metrics.spilled_bytes,
         orders=metrics.orders,
         conditions=metrics.conditions,
+        reasons=outputs.reasons.all(),
     )
 
 

@@ -210,6 +210,7 @@ class Runner:
         self.outputs.open(body["sinks"])
         for name, rows in body["answered"].items():
             self.outputs.queries[name].rows = rows
+        self.outputs.reasons.restore(body.get("reasons", ()))
         if self._recorder is not None:
             self._recorder.open(body["record"])
         self.feed.restore(body["feed"])
@@ -300,6 +301,7 @@ class Runner:
             "sinks": commits,
             "record": recorded,
             "answered": {name: query.rows for name, query in self.outputs.queries.items()},
+            "reasons": self.outputs.reasons.state(),
             "finished": self._state == "finished",
         }
         store.commit(snapshot, body)

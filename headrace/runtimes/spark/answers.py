@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.engine import Engine
+from headrace.engine.reasons import Reasons
 from headrace.expressions import Expression, compile
 from headrace.flow.batch import Batch, concat
 from headrace.operators.contract import Waiting
@@ -23,6 +25,7 @@ from headrace.runtimes.spark.notes import (
     LATE,
     LATE_SCHEMA,
     METRICS,
+    REASONS,
     REJECTED,
     REJECTED_SCHEMA,
     RESULT,
@@ -132,7 +135,16 @@ def told(engine: Engine, shard: int, outlet: Outlet) -> list[pa.Table]:
         tables.append(_late(late, shard, LATE in outlet.kinds))
     if rejected:
         tables.append(_rejected(rejected, shard, REJECTED in outlet.kinds))
+    if late or rejected:
+        tables.append(_reasons(late, rejected, shard))
     return tables
+
+
+def _reasons(late: list[Late], rejected: list[Rejected], shard: int) -> pa.Table:
+    """Why rows were set apart, in one note: for people, who may not have asked for the rows."""
+    found = Reasons(stood_for)
+    found.add(late, rejected)
+    return notes(REASONS, shard, {"body": json.dumps(found.state()).encode()})
 
 
 def _late(late: list[Late], shard: int, wanted: bool) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-RESULT, LATE, REJECTED, METRICS = "result", "late", "rejected", "metric"
+RESULT, LATE, REJECTED, METRICS, REASONS = "result", "late", "rejected", "metric", "reasons"
 
 KIND: Final = "__headrace_kind"
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine.inputs import Inputs
+from headrace.engine.reasons import Reason, merged
 from headrace.errors import PipelineError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.pipeline.pipeline import LATE, REJECTED
@@ -43,6 +44,7 @@ class Account:
     answers: int = 0
     late: int = 0
     rejected: int = 0
+    reasons: tuple[Reason, ...] = ()
 
     def add(self, progress: Progress) -> None:
         """Count a micro-batch. What a host says of the rows of a stream counts from its first start."""
@@ -50,6 +52,7 @@ class Account:
         self.answers += progress.results
         self.late += progress.late
         self.rejected += progress.rejected
+        self.reasons = merged((*self.reasons, *progress.reasons))
         self.rows |= {name: each.rows for name, each in progress.streams.items()}
 
 

@@ -7,6 +7,7 @@ of another kind stands for so many rows of it. The sums are plain ones, for Spar
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import deque
@@ -25,7 +26,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from headrace.runtimes.spark.notes import KIND, LATE, METRICS, REJECTED, RESULT, named
+from headrace.engine.reasons import Reason, merged
+from headrace.runtimes.spark.notes import KIND, LATE, METRICS, REASONS, REJECTED, RESULT, named
 from headrace.time.timestamp import MIN_TIME
 
 _LOG = logging.getLogger("headrace.spark")
@@ -59,6 +61,7 @@ def observed(wide: DataFrame, streams: Sequence[str], name: str = NAME) -> DataF
         *(_total(kind == each, "rows").alias(each) for each in (LATE, REJECTED)),
         F.count(named("state_bytes")).alias("shards"),
         F.coalesce(F.sum(named("state_bytes")), F.lit(0)).alias("state_bytes"),
+        _lines(kind == REASONS, "body").alias("reasons"),
     ]
     for stream in streams:
         of_stream = F.col(named("stream")) == stream
@@ -77,6 +80,11 @@ def _lowest_of_all(rows: Column, figure: str) -> Column:
 
 def _total(rows: Column, figure: str) -> Column:
     return F.coalesce(F.sum(F.when(rows, F.col(named(figure)))), F.lit(0))
+
+
+def _lines(rows: Column, figure: str) -> Column:
+    """Texts, a line each: there are few of them."""
+    return F.array_join(F.collect_list(F.when(rows, F.decode(F.col(named(figure)), "UTF-8"))), "\n")
 
 
 _FIGURES: dict[str, Callable[[Column, str], Column]] = {
@@ -108,6 +116,7 @@ class EngineProgress:
     shards: int
     engine_bytes: int
     streams: Mapping[str, StreamProgress]
+    reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,8 @@ class Progress:
     """One micro-batch of a query: what came in and out, what Spark's watermark did, and the engine's figures.
 
     `dropped` are rows that Spark's own operators threw away as late. The engine's figures (`results`, `late`,
-    `rejected`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`). Where
-    several results of `apply` are parts of one Spark query, these are totals; `engines` has each by name.
+    `rejected`, `reasons`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`).
+    Where several results of `apply` are parts of one Spark query, these are totals; `engines` has each by name.
     """
 
     query: str
@@ -136,6 +145,7 @@ class Progress:
     engine_bytes: int = 0
     streams: Mapping[str, StreamProgress] = field(default_factory=dict)
     engines: Mapping[str, EngineProgress] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
 
     @property
     def heartbeat(self) -> int | None:
@@ -152,6 +162,7 @@ class Progress:
             words.append(f"{self.dropped} dropped by Spark as late")
         if self.hosted:
             words.append(f"{self.results} out, {self.late} late, {self.rejected} rejected")
+            words += map(str, self.reasons)
             words += [_of_stream(name, stream) for name, stream in self.streams.items()]
             words.append(f"engine state {self.engine_bytes} bytes in {self.shards} shards")
         elif self.state_rows:
@@ -195,7 +206,8 @@ def _engine(row: Mapping[str, Any]) -> EngineProgress:
         name: StreamProgress(**{figure: row[f"{figure}:{name}"] for figure in _FIGURES}) for name in names
     }
     figures = {label: row[label] for label in ("results", LATE, REJECTED, "shards")}
-    return EngineProgress(engine_bytes=row["state_bytes"], streams=streams, **figures)
+    told = [Reason(**each) for line in (row.get("reasons") or "").splitlines() for each in json.loads(line)]
+    return EngineProgress(engine_bytes=row["state_bytes"], streams=streams, reasons=merged(told), **figures)
 
 
 def _hosted(engines: Mapping[str, EngineProgress]) -> dict[str, Any]:
@@ -208,7 +220,8 @@ def _hosted(engines: Mapping[str, EngineProgress]) -> dict[str, Any]:
     for engine in engines.values():
         for name, figures in engine.streams.items():
             streams[name] = figures if name not in streams else _both(streams[name], figures)
-    return {"hosted": True, "streams": streams, "engines": engines, **totals}
+    reasons = merged(reason for engine in engines.values() for reason in engine.reasons)
+    return {"hosted": True, "streams": streams, "engines": engines, "reasons": reasons, **totals}
 
 
 def _both(one: StreamProgress, other: StreamProgress) -> StreamProgress:
