@@ -125,7 +125,7 @@ class Progress:
 
     `dropped` are rows that Spark's own operators threw away as late. The engine's figures (`results`, `late`,
     `rejected`, `reasons`, `streams`, `engine_bytes`) are there if the query has a Headrace host (`hosted`).
-    Where several results of `apply` are parts of one Spark query, these are totals; `engines` has each by name.
+    Where several results of `apply` are parts of one Spark query, these are totals; `engines` has each.
     """
 
     query: str
