@@ -17,14 +17,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 class CodeTable:
-    """Named arrays, one value per code 0 … n − 1, with a fill value for new codes.
+    """Named arrays, one value per code 0 … n − 1, with a fill value for new codes; or one line of `width`.
 
     Who writes through `table[name]` says so with `touch(codes)`; a snapshot writes the touched codes.
     """
 
-    def __init__(self, **columns: tuple[npt.DTypeLike, Any]) -> None:
-        self._fills = {name: fill for name, (_, fill) in columns.items()}
-        self._buffers = {name: Buffer(dtype) for name, (dtype, _) in columns.items()}
+    def __init__(self, **columns: tuple[npt.DTypeLike, Any] | tuple[npt.DTypeLike, Any, int]) -> None:
+        self._fills = {name: column[1] for name, column in columns.items()}
+        self._buffers = {name: Buffer(column[0], *column[2:]) for name, column in columns.items()}
         self._size = 0
         self._touched: list[Codes] = []
         self._touches = 0
@@ -49,6 +49,23 @@ class CodeTable:
         for name, buffer in self._buffers.items():
             buffer.extend(size - self._size)[:] = self._fills[name]
         self._size = size
+
+    def widen(self, name: str, width: int) -> None:
+        """Have lines of at least `width`, with fill values at their end."""
+        lines = self._buffers[name].view
+        if lines.shape[1] < width:
+            more = np.full((len(lines), width - lines.shape[1]), self._fills[name], lines.dtype)
+            self._buffers[name].replace(np.hstack([lines, more]))
+
+    def widened(self, name: str, width: int) -> npt.NDArray[Any]:
+        """The lines of one column, of at least `width`, as `table[name]`."""
+        self.widen(name, width)
+        return self[name]
+
+    def narrow(self, name: str, keep: Mask) -> None:
+        """Keep some columns of the lines; the next snapshot writes everything."""
+        self._buffers[name].replace(np.ascontiguousarray(self._buffers[name].view[:, keep]))
+        self._forget_changes(reset=True)
 
     def touch(self, codes: Codes) -> None:
         """Say that the values of these codes changed; once that is more than all, a snapshot writes all."""
@@ -107,9 +124,13 @@ class CodeTable:
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
-            self._buffers = {name: Buffer(b.view.dtype) for name, b in self._buffers.items()}
+            widths = {name: chunk[f"value:{name}"].shape[1:] for name in self._buffers}
+            self._buffers = {name: Buffer(b.view.dtype, *widths[name]) for name, b in self._buffers.items()}
             self._size = 0
         self.grow(chunk["size"])
-        for name, buffer in self._buffers.items():
-            buffer.view[chunk["codes"]] = chunk[f"value:{name}"]
+        for name in self._buffers:
+            values = chunk[f"value:{name}"]
+            if values.ndim == 2:
+                self.widen(name, values.shape[1])
+            self[name][chunk["codes"]] = values
         self._forget_changes(reset=False)

@@ -1,4 +1,11 @@
-"""The least word of each entry, and of the windows over them: as `headrace.kernels.aggregate_blocks`."""
+"""The least word of each entry, and of the windows over them (van Herk; Gil & Werman).
+
+Time is cut into blocks as long as a window. A window meets at most one block edge, so its value is that of
+a suffix of the block before the edge merged with that of a prefix of the block after: three merges an entry
+or output row, however many panes a window has. `prefix[e]` merges a group's entries from the start of the
+block up to e, `suffix[e]` those from e to the end of the block. `edges` are the entries at which blocks
+begin, the last the end of what is scanned. Entries lie in rings.
+"""
 
 from __future__ import annotations
 

@@ -11,17 +11,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from headrace.kernels.aggregate_blocks import square, two_sum
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
 Ints = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
 
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
-_READ_F64 = nb.types.Array(nb.float64, 1, "A", readonly=True)
 _I64 = nb.int64[::1]
-FINITE, NANS, UPPER, LOWER = 0, 1, 2, 3
 
 
 @kernel(nb.int64(_READ_I64, _READ_I64, _I64, _I64, _I64))
@@ -119,69 +115,3 @@ def run_ints(first: Ints, carries: Ints, at: Ints, deltas: Ints, out: Ints) -> N
                 total += deltas[e]
                 e += 1
             out[p] = total
-
-
-@nb.njit(inline="always")
-def _special(value: float, counts: Ints, sign: int) -> bool:
-    """Count a value that is not finite; true if it was one."""
-    if np.isfinite(value):
-        return False
-    if np.isnan(value):
-        counts[NANS] += sign
-    elif value > 0:
-        counts[UPPER] += sign
-    else:
-        counts[LOWER] += sign
-    return True
-
-
-@kernel(
-    nb.void(
-        _READ_I64,
-        nb.float64[:, ::1],
-        nb.int64[:, ::1],
-        _READ_I64,
-        _READ_F64,
-        _READ_I64,
-        nb.boolean,
-        nb.float64[:, ::1],
-    ),
-)
-def run_reals(
-    first: Ints,
-    sums: Reals,
-    counts: Ints,
-    at: Ints,
-    values: Reals,
-    signs: Ints,
-    squared: bool,
-    out: Reals,
-) -> None:
-    """Running sums of values or their squares, as pairs (high, low).
-
-    `sums[g]` and `counts[g]` are a group's pair and how many of its values are finite, NaN, ∞ and −∞; both
-    are changed in place. A sign of ±n stands for n equal values. What is not finite is only counted, so it
-    leaves no trace when it goes; with no finite value left the pair is exactly zero again.
-    """
-    e = 0
-    for g in range(first.size):
-        stop = first[g + 1] if g + 1 < first.size else out.shape[0]
-        for p in range(first[g], stop):
-            while e < at.size and at[e] == p:
-                value, rest = square(values[e]) if squared else (values[e], 0.0)
-                if not _special(value, counts[g], signs[e]):
-                    counts[g, FINITE] += signs[e]
-                    sign = 1.0 if signs[e] > 0 else -1.0
-                    for _ in range(abs(signs[e])):
-                        sums[g, 0], error = two_sum(sums[g, 0], sign * value)
-                        sums[g, 1] += error + sign * rest
-                e += 1
-            if counts[g, FINITE] == 0:
-                sums[g, 0] = sums[g, 1] = 0.0
-            out[p, 0], out[p, 1] = sums[g, 0], sums[g, 1]
-            if counts[g, NANS] > 0 or (counts[g, UPPER] > 0 and counts[g, LOWER] > 0):
-                out[p, 0] = np.nan
-            elif counts[g, UPPER] > 0:
-                out[p, 0] = np.inf
-            elif counts[g, LOWER] > 0:
-                out[p, 0] = -np.inf

@@ -23,7 +23,6 @@ READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 READ_F64 = nb.types.Array(nb.float64, 1, "A", readonly=True)
 I64 = nb.int64[::1]
 I32 = nb.int32[::1]
-F64 = nb.float64[::1]
 LINES = nb.int64[:, ::1]
 _MAX = np.iinfo(np.int64).max
 

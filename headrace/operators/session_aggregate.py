@@ -153,7 +153,7 @@ class SessionAggregateOperator(Waiting):
         self._ends.remap(1, np.append(moved, EMPTY))
         lines = self._lines.forget(moved)
         for value in self._values:
-            value.keep(lines)
+            value.keep(lines, self._lines.table)
         self._regroup(groups)
         for column, codec in self._codecs.items():
             if codec.crowded(self._lines.next):

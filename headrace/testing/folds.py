@@ -48,8 +48,16 @@ def total(values: Sequence[Any]) -> Any:
     if not isinstance(values[0], float):
         return sum(values, start=type(values[0])() if isinstance(values[0], Decimal) else 0)
     if all(map(math.isfinite, values)):
-        return math.fsum(values)
-    return canonical(sum(values))
+        return nearest(sum(map(Fraction, values), start=Fraction()))
+    return canonical(sum(value for value in values if not math.isfinite(value)))
+
+
+def nearest(value: Fraction) -> float:
+    """The float next to a number; an infinity where it is beyond the greatest."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def mean(values: Sequence[Any]) -> float:
@@ -65,7 +73,7 @@ def spread(values: Sequence[Any], free: int) -> float | None:
         return NAN
     exact = [Fraction(value) for value in values]
     middle = sum(exact, start=Fraction()) / len(exact)
-    return float(sum((value - middle) ** 2 for value in exact) / count)
+    return nearest(sum(((value - middle) ** 2 for value in exact), start=Fraction()) / count)
 
 
 def root(value: float | None) -> float | None:

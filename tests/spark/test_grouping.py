@@ -56,3 +56,13 @@ def test_whole_numbers_close_together_are_not_hashed(monkeypatch: pytest.MonkeyP
     found = grouped(keys, [Asked("sum", pa.array(np.ones(100)))])
     assert sum(row[2] for row in rows_of(found)) == 100
     assert len(rows_of(found)) == 14
+
+
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [([np.inf, 1.0], np.inf), ([1e308, 1e308, -1e308], 1e308), ([1e300, 1e150, 1.0, -1e300, -1e150], 1.0)],
+)
+def test_a_partial_sum_is_exact_and_infinite_where_a_value_is(values: list[float], total: float) -> None:
+    """A sum with an infinity was NaN."""
+    _, (found,) = grouped([pa.array([1] * len(values))], [Asked("sum", pa.array(values))])
+    assert found.to_pylist() == [total]

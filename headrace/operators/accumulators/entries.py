@@ -41,13 +41,31 @@ class Entries:
     def __len__(self) -> int:
         return self.next - self.base
 
-    def add_column(self, name: str, dtype: npt.DTypeLike, fill: Any = 0, kept: bool = True) -> None:
-        """Have one more column; what is written before it is read needs no `fill`."""
+    def add_column(
+        self, name: str, dtype: npt.DTypeLike, fill: Any = 0, kept: bool = True, width: int = 0
+    ) -> None:
+        """Have one more column, with a `width` one of lines; what is written before read needs no `fill`."""
         assert name not in self._rings, name
-        self._spaces[name] = self._rings[name] = np.full(self._size, fill or 0, dtype)
+        shape = (self._size, width) if width else (self._size,)
+        self._spaces[name] = self._rings[name] = np.full(shape, fill or 0, dtype)
         self._fills[name] = fill
         if kept:
             self._kept.append(name)
+
+    def widen(self, name: str, width: int) -> None:
+        """Have lines of at least `width`, with zeros at their end."""
+        ring = self._rings[name]
+        if ring.shape[1] < width:
+            self._spaces[name] = self._rings[name] = self._space(ring.dtype, (width,))
+            self._rings[name] = self._spaces[name][: self._size]
+            self._rings[name][:, : ring.shape[1]] = ring
+            self._rings[name][:, ring.shape[1] :] = 0
+
+    def narrow(self, name: str, keep: npt.NDArray[np.bool_]) -> None:
+        """Keep some columns of the lines; the next snapshot writes everything."""
+        ring = np.ascontiguousarray(self._rings[name][:, keep])
+        self._spaces[name] = self._rings[name] = ring if self._shelf is None else moved(ring, self._shelf)
+        self._marked = -1
 
     def __getitem__(self, name: str) -> Array:
         """The ring of a column, writable; valid until `extend` or `drop_before`."""
@@ -82,15 +100,15 @@ class Entries:
         self._size = _power(entries)
         for name, ring in self._rings.items():
             if self._size > len(self._spaces[name]):
-                self._spaces[name] = self._space(ring.dtype)
+                self._spaces[name] = self._space(ring.dtype, ring.shape[1:])
             self._rings[name] = self._spaces[name][: self._size]
             self._move(ring, pieces, self._rings[name])
 
-    def _space(self, dtype: np.dtype[Any]) -> Array:
+    def _space(self, dtype: np.dtype[Any], line: tuple[int, ...]) -> Array:
         """Space for a ring: with a reserve in memory, and none on a shelf, where it would be set aside."""
         if self._shelf is None:
-            return np.empty(_RESERVE * self._size, dtype)
-        return empty((self._size,), dtype, self._shelf)
+            return np.empty((_RESERVE * self._size, *line), dtype)
+        return empty((self._size, *line), dtype, self._shelf)
 
     def _move(self, ring: Array, pieces: list[slice], target: Array) -> None:
         begin, stays = self.base, target.ctypes.data == ring.ctypes.data
@@ -104,7 +122,9 @@ class Entries:
         held = {name: self.read(name, self.base) for name in self._rings}
         self._size = _power(entries)
         for name, values in held.items():
-            self._spaces[name] = self._rings[name] = empty((self._size,), values.dtype, self._shelf)
+            self._spaces[name] = self._rings[name] = empty(
+                (self._size, *values.shape[1:]), values.dtype, self._shelf
+            )
             self.write(name, self.base, values)
 
     def read(self, name: str, begin: int) -> Array:
@@ -162,9 +182,18 @@ class Entries:
         self.next = begin
         self.extend(chunk["next"] - begin)
         for name in self._kept:
-            self.write(name, begin, chunk[f"entry:{name}"])
+            values = chunk[f"entry:{name}"]
+            if values.ndim == 2:
+                self._fit(name, values.shape[1], chunk["reset"])
+            self.write(name, begin, values)
         self.settled = self._marked = chunk["settled"]
         self.drop_before(chunk["base"])
+
+    def _fit(self, name: str, width: int, exactly: bool) -> None:
+        """Have lines of a width, or of more."""
+        if exactly and self._rings[name].shape[1] > width:
+            self.narrow(name, np.arange(self._rings[name].shape[1]) < width)
+        self.widen(name, width)
 
 
 def _power(entries: int) -> int:

@@ -10,19 +10,18 @@ import pyarrow as pa
 
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
-from headrace.kernels.aggregate_instants import run_ints, run_reals
+from headrace.kernels.aggregate_instants import run_ints
+from headrace.kernels.exact_sums import run_digits
 from headrace.operators.accumulators.instants import InstantValue, Ints, Mask, Steps
-from headrace.operators.accumulators.numbers import Pair, reals, whole_limbs
+from headrace.operators.accumulators.limbs import Limbs, Sums, digits_of
+from headrace.operators.accumulators.numbers import whole_limbs
 from headrace.operators.accumulators.specs import Nulls, Real, Rows, Spec, Whole
-
-_REALS = ("high", "low")
-_COUNTS = ("finite", "nan", "upper", "lower")
 
 
 class Tabled(InstantValue):
     """A value held in a table by group."""
 
-    def __init__(self, spec: Spec, **columns: tuple[Any, Any]) -> None:
+    def __init__(self, spec: Spec, **columns: tuple[Any, Any] | tuple[Any, Any, int]) -> None:
         super().__init__(spec)
         self.table = CodeTable(**columns)
 
@@ -109,24 +108,51 @@ class WholeTotals(IntTotals):
 
 
 class RealTotals(Tabled):
-    """Running sums of powers in doubled precision; what is not finite is counted apart."""
+    """Exact sums of powers of numbers of any size: what goes leaves no trace."""
 
     def __init__(self, spec: Real) -> None:
-        columns: dict[str, tuple[Any, Any]] = dict.fromkeys(_REALS, (np.float64, 0.0))
-        super().__init__(spec, **columns, **dict.fromkeys(_COUNTS, (np.int64, 0)))
-        self._column, self._squared = spec.column, spec.power == 2
+        self._limbs = Limbs(spec.power)
+        super().__init__(spec, limbs=(np.int64, 0, len(self._limbs)))
+        self._column = spec.column
 
-    def run(self, steps: Steps, groups: int) -> Pair:
+    def run(self, steps: Steps, groups: int) -> Sums:
         self.table.grow(groups)
         self.table.touch(steps.codes)
         known = steps.known(self._column)
-        sums = np.stack([self.table[name][steps.codes] for name in _REALS], axis=1)
-        counts = np.stack([self.table[name][steps.codes] for name in _COUNTS], axis=1)
-        out = np.empty((steps.positions, 2))
-        values = reals(steps.values(self._column, known))
-        signs = steps.sign()[known]
-        run_reals(steps.first, sums, counts, steps.at[known], values, signs, self._squared, out)
-        for names, lines in ((_REALS, sums), (_COUNTS, counts)):
-            for i, name in enumerate(names):
-                self.table[name][steps.codes] = lines[:, i]
-        return out[:, 0], out[:, 1]
+        numbers = digits_of(steps.values(self._column, known), self._limbs.power)
+        self._limbs.cover(numbers)
+        lines = self.table.widened("limbs", len(self._limbs))
+        sums = lines[steps.codes]
+        out = np.empty((steps.positions, len(self._limbs)), np.int64)
+        events = (steps.at[known], steps.sign()[known], numbers.bases, numbers.digits)
+        run_digits(steps.first, sums, *events, self._limbs.column, out)
+        lines[steps.codes] = sums
+        return Sums(out, self._limbs.ids)
+
+    def remap(self, new: Ints, keep: Mask) -> None:
+        super().remap(new, keep)
+        kept = self._limbs.keep(self.table["limbs"].any(axis=0))
+        if kept is not None:
+            self.table.narrow("limbs", kept)
+
+    def put_away(self, codes: Ints, groups: int) -> dict[str, pa.Array]:
+        """A list per group: the places that its sum has, and the limbs there."""
+        self.table.grow(groups)
+        lines = self.table["limbs"][codes]
+        at, column = np.nonzero(lines)
+        offsets = pa.array(np.searchsorted(at, np.arange(len(codes) + 1)))
+        values = {"ids": self._limbs.ids[column], "limbs": lines[at, column]}
+        return {n: pa.LargeListArray.from_arrays(offsets, pa.array(v)) for n, v in values.items()}
+
+    def take_back(self, codes: Ints, groups: int, columns: Mapping[str, pa.Array]) -> None:
+        self.table.grow(groups)
+        ids = columns["ids"].flatten().to_numpy()
+        self._limbs.have(np.unique(ids))
+        lines = self.table.widened("limbs", len(self._limbs))
+        at = np.repeat(codes, columns["ids"].value_lengths().to_numpy())
+        lines[codes] = 0
+        lines[at, self._limbs.column[ids]] = columns["limbs"].flatten().to_numpy()
+        self.table.touch(codes)
+
+    def state(self) -> dict[str, Part]:
+        return {**super().state(), "limbs": self._limbs}

@@ -1,4 +1,4 @@
-"""Exact and doubled-precision arithmetic on arrays: limbs of whole numbers, pairs of reals."""
+"""Exact arithmetic on arrays of whole numbers, by limbs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from headrace.flow.keys import words
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
-Pair = tuple[Reals, Reals]
 _LOW = np.int64(0xFFFFFFFF)
-_SPLITTER = 134217729.0
 
 
 def whole_limbs(column: pa.Array, limbs: int) -> list[Ints]:
@@ -75,41 +73,3 @@ def reals(column: pa.Array) -> Reals:
         column = pc.fill_null(column, pa.scalar(0).cast(column.type))
     values: Reals = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
-
-
-def rounded(pair: Pair) -> Reals:
-    """A real sum as one float64: infinities and NaN show in the high part alone."""
-    high, low = pair
-    return np.where(np.isfinite(high), high + low, high)
-
-
-def squared_distances(count: Ints, total: Pair, squares: Pair) -> Reals:
-    """Σ(x − mean)² = Σx² − (Σx)²/n in doubled precision; NaN where a value was not finite."""
-    high, low = total
-    with np.errstate(all="ignore"):
-        product, error = _two_product(high, high)
-        error += 2.0 * high * low
-        quotient = product / count
-        back, rest = _two_product(quotient, count.astype(np.float64))
-        remainder = ((product - back) - rest + error) / count
-        difference, lost = _two_sum(squares[0], -quotient)
-        distances = difference + (lost + squares[1] - remainder)
-        return np.where(np.isfinite(distances), np.maximum(distances, 0.0), np.nan)
-
-
-def _two_sum(a: Reals, b: Reals) -> Pair:
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def _two_product(a: Reals, b: Reals) -> Pair:
-    p = a * b
-    (ah, al), (bh, bl) = _split(a), _split(b)
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
-
-
-def _split(a: Reals) -> Pair:
-    t = _SPLITTER * a
-    high = t - (t - a)
-    return high, a - high

@@ -1,59 +1,18 @@
-"""What is kept by pane and cannot be taken away: real sums and extremes, by parts of blocks."""
+"""What is kept by pane and cannot be taken away: extremes, by parts of blocks."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.kernels.aggregate_blocks import (
-    add_reals,
-    add_squares,
-    join_reals,
-    prefix_reals,
-    suffix_reals,
-)
 from headrace.kernels.aggregate_extremes import join_least, lower, prefix_least, suffix_least
 from headrace.operators.accumulators.codecs import Codec
-from headrace.operators.accumulators.numbers import Ints, Pair, reals
+from headrace.operators.accumulators.numbers import Ints
 from headrace.operators.accumulators.pane_values import PaneValue, Rowset
 from headrace.operators.accumulators.panes import Closing, PaneLog, Scan
-from headrace.operators.accumulators.specs import OfColumn, Real
+from headrace.operators.accumulators.specs import OfColumn
 
 _GREATEST = np.iinfo(np.int64).max
-_ADD = {1: add_reals, 2: add_squares}
-
-
-class RealSums(PaneValue):
-    """Sums of powers in doubled precision. Nothing is subtracted: what leaves a window leaves no trace."""
-
-    def __init__(self, spec: Real, log: PaneLog, _: pa.Schema) -> None:
-        super().__init__(spec, log)
-        self._column, self._add = spec.column, _ADD[spec.power]
-        self._values, self._prefix, self._suffix = (
-            (self.name(f"{kind}_high"), self.name(f"{kind}_low")) for kind in ("value", "prefix", "suffix")
-        )
-        for pair in (self._values, self._prefix, self._suffix):
-            for name in pair:
-                kept = pair is self._values
-                self.entries.add_column(name, np.float64, 0.0 if kept else None, kept)
-
-    def _pair(self, names: tuple[str, str]) -> Pair:
-        return self.entries[names[0]], self.entries[names[1]]
-
-    def add(self, rows: Rowset) -> None:
-        values, slots = rows.known(self._column)
-        self._add(slots, reals(values), *self._pair(self._values))
-
-    def scan(self, scan: Scan) -> None:
-        values = self._pair(self._values)
-        prefix_reals(self.entries["back"], scan.open, scan.begin, *values, *self._pair(self._prefix))
-        suffix_reals(self.entries["ahead"], scan.done, *values, *self._pair(self._suffix))
-
-    def close(self, closing: Closing) -> Pair:
-        high, low = np.empty(len(closing.heads)), np.empty(len(closing.heads))
-        ends = (closing.rows, closing.cuts, closing.heads, closing.tails)
-        join_reals(*ends, *self._pair(self._suffix), *self._pair(self._prefix), high, low)
-        return high, low
 
 
 class Extremes(PaneValue):

@@ -36,7 +36,7 @@ class MergedStates(FoldedPanes):
     """A state per entry; a window merges a suffix of one block with a prefix of the next.
 
     So an entry costs two merges and an output row one, however many panes a window has
-    (`headrace.kernels.aggregate_blocks`).
+    (`headrace.kernels.aggregate_extremes`).
     """
 
     def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:

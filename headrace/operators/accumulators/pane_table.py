@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.operators.accumulators.codecs import Codec, codec_for
-from headrace.operators.accumulators.pane_blocks import Extremes, RealSums
+from headrace.operators.accumulators.pane_blocks import Extremes
 from headrace.operators.accumulators.pane_distinct import DistinctCounts
 from headrace.operators.accumulators.pane_ends import Firsts, Lasts
 from headrace.operators.accumulators.pane_folds import folded_panes
-from headrace.operators.accumulators.pane_values import NullCounts, PaneValue, RowCounts, WholeSums
+from headrace.operators.accumulators.pane_values import NullCounts, PaneValue, RealSums, RowCounts, WholeSums
 from headrace.operators.accumulators.panes import PaneLog
 from headrace.operators.accumulators.specs import (
     Distinct,

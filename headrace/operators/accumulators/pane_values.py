@@ -13,10 +13,12 @@ import pyarrow as pa
 from headrace.flow.columns import valid_mask
 from headrace.flow.state import Part
 from headrace.kernels.aggregate_panes import add_ints, between_ints, chain_ints, count_rows
+from headrace.kernels.exact_sums import between_lines, chain_lines
 from headrace.operators.accumulators.entries import Entries
+from headrace.operators.accumulators.limbs import Limbs, Sums
 from headrace.operators.accumulators.numbers import Ints, whole_limbs
 from headrace.operators.accumulators.panes import Closing, PaneLog, Scan
-from headrace.operators.accumulators.specs import Nulls, Rows, Spec, Whole
+from headrace.operators.accumulators.specs import Nulls, Real, Rows, Spec, Whole
 
 Mask = npt.NDArray[np.bool_]
 
@@ -166,3 +168,48 @@ class WholeSums(IntSums):
         values, slots = rows.known(self._column)
         for (name, _), limb in zip(self._limbs, whole_limbs(values, self._count), strict=True):
             add_ints(slots, limb, self.entries[name])
+
+
+class RealSums(PaneValue):
+    """Exact sums of powers of numbers of any size; what leaves a window leaves no trace."""
+
+    def __init__(self, spec: Real, log: PaneLog, _: pa.Schema) -> None:
+        super().__init__(spec, log)
+        self._column, self._limbs = spec.column, Limbs(spec.power)
+        self._value, self._before = self.name("value"), self.name("before")
+        self.entries.add_column(self._value, np.int64, width=len(self._limbs))
+        self.entries.add_column(self._before, np.int64, None, kept=False, width=len(self._limbs))
+        self._looked_at = 0
+
+    def add(self, rows: Rowset) -> None:
+        values, slots = rows.known(self._column)
+        self._limbs.add(values, slots, self._lines)
+
+    def _lines(self, width: int) -> Ints:
+        self.entries.widen(self._value, width)
+        return self.entries[self._value]
+
+    def scan(self, scan: Scan) -> None:
+        self.entries.widen(self._before, len(self._limbs))
+        values, before = self.entries[self._value], self.entries[self._before]
+        chain_lines(self.entries["back"], values, before, self.entries.base, scan.begin, scan.stop)
+
+    def close(self, closing: Closing) -> Sums:
+        out = np.empty((len(closing.heads), len(self._limbs)), np.int64)
+        values, before = self.entries[self._value], self.entries[self._before]
+        between_lines(values, before, closing.heads, closing.tails, out)
+        return Sums(out, self._limbs.ids)
+
+    def drop(self) -> None:
+        """Do without limbs that only entries had that are forgotten, when these are as many as are held."""
+        if self.entries.base < self._looked_at + len(self.entries):
+            return
+        self._looked_at = self.entries.base + 1
+        values = self.entries.read(self._value, self.entries.base)
+        kept = self._limbs.keep(values.any(axis=0))
+        if kept is not None:
+            for name in (self._value, self._before):
+                self.entries.narrow(name, kept)
+
+    def state(self) -> dict[str, Part]:
+        return {"limbs": self._limbs}

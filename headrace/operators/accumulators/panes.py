@@ -35,7 +35,7 @@ class Closing:
     """Windows that close together: output rows rows[w] … rows[w + 1] − 1 are those of window `windows[w]`.
 
     Each output row is a group `codes` with its first and last entry. `cuts[w]` is the first entry after the
-    block edge in window w (`headrace.kernels.aggregate_blocks`).
+    block edge in window w (`headrace.kernels.aggregate_extremes`).
     """
 
     windows: Ints

@@ -14,12 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from headrace.operators.accumulators.limbs import Sums, spreads
 from headrace.operators.accumulators.numbers import (
     Ints,
-    Pair,
     Reals,
-    rounded,
-    squared_distances,
     to_decimal,
     to_real,
 )
@@ -80,7 +78,7 @@ def _distinct(column: str, _: DataType) -> Recipe:
 
 def _sum(column: str, type: DataType) -> Recipe:
     if pt.is_floating(type):
-        return _of_known(column, Real(column), lambda _, pair: pa.array(rounded(pair)))
+        return _of_known(column, Real(column), lambda _, total: pa.array(total.rounded()))
     if pt.is_decimal(type):
         result = pa.decimal128(38, type.scale)
         return _of_known(column, Whole(column, 4), lambda _, limbs: to_decimal(limbs, result))
@@ -89,7 +87,7 @@ def _sum(column: str, type: DataType) -> Recipe:
 
 def _avg(column: str, type: DataType) -> Recipe:
     if pt.is_floating(type):
-        return _of_known(column, Real(column), lambda known, pair: pa.array(_ratio(rounded(pair), known)))
+        return _of_known(column, Real(column), lambda known, total: pa.array(_ratio(total.rounded(), known)))
     unit = 10.0**type.scale if pt.is_decimal(type) else 1.0
     limbs = Whole(column, 4 if pt.is_decimal(type) else 2)
     return _of_known(column, limbs, lambda known, found: pa.array(_ratio(to_real(found), known * unit)))
@@ -114,12 +112,12 @@ def _last(column: str, _: DataType) -> Recipe:
 def _spread(free: int, finish: Callable[[Reals], Reals]) -> Callable[[str, DataType], Recipe]:
     """Squared distances from the mean over n − `free`, null where that is no count."""
 
-    def build(column: str, _: DataType) -> Recipe:
-        def spread(rows: Ints, nulls: Ints | int, total: Pair, squares: Pair) -> pa.Array:
+    def build(column: str, type: DataType) -> Recipe:
+        scale = type.scale if pt.is_decimal(type) else 0
+
+        def spread(rows: Ints, nulls: Ints | int, total: Sums, squares: Sums) -> pa.Array:
             known = rows - nulls
-            over = np.maximum(known - free, 1)
-            values = finish(squared_distances(np.maximum(known, 1), total, squares) / over)
-            return pa.array(values, mask=known <= free)
+            return pa.array(finish(spreads(known, total, squares, free, scale)), mask=known <= free)
 
         return Recipe((Rows(), Nulls(column), Real(column), Real(column, 2)), spread)
 

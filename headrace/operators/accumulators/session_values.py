@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,13 +15,14 @@ from headrace.flow.columns import valid_mask
 from headrace.flow.groups import GroupIndex
 from headrace.flow.state import Part
 from headrace.flow.tables import CodeTable
-from headrace.kernels.aggregate_blocks import add_reals, add_squares
 from headrace.kernels.aggregate_extremes import lower
 from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_first, keep_last
+from headrace.kernels.exact_sums import add_lines
 from headrace.kernels.hashing import EMPTY
 from headrace.operators.accumulators.codecs import Codec, codec_for
 from headrace.operators.accumulators.folding import Folding, by_slot
-from headrace.operators.accumulators.numbers import Ints, Pair, reals, whole_limbs
+from headrace.operators.accumulators.limbs import Limbs, Sums
+from headrace.operators.accumulators.numbers import Ints, whole_limbs
 from headrace.operators.accumulators.objects import Objects
 from headrace.operators.accumulators.pane_values import Rowset
 from headrace.operators.accumulators.specs import (
@@ -39,9 +41,8 @@ from headrace.operators.accumulators.specs import (
 )
 from headrace.schema import Schema
 
-Columns = dict[str, tuple[npt.DTypeLike, Any]]
+Columns = dict[str, tuple[npt.DTypeLike, Any] | tuple[npt.DTypeLike, Any, int]]
 _GREATEST = np.iinfo(np.int64).max
-_ADD = {1: add_reals, 2: add_squares}
 
 
 class SessionValue(ABC):
@@ -74,7 +75,7 @@ class SessionValue(ABC):
         """The words of a codec that are in use."""
         return np.empty(0, np.int64)
 
-    def keep(self, moved: Ints) -> None:
+    def keep(self, moved: Ints, table: CodeTable) -> None:
         """The sessions have new codes; EMPTY is that of one that is forgotten."""
         return
 
@@ -138,26 +139,33 @@ class WholeSums(SessionValue):
 
 
 class RealSums(SessionValue):
-    """Sums of powers in doubled precision."""
+    """Exact sums of powers of numbers of any size."""
 
     def __init__(self, spec: Real) -> None:
         super().__init__(spec)
-        self._column, self._add = spec.column, _ADD[spec.power]
+        self._column, self._limbs = spec.column, Limbs(spec.power)
 
     def columns(self) -> Columns:
-        return {self.name("high"): (np.float64, 0.0), self.name("low"): (np.float64, 0.0)}
+        return {self.name("limbs"): (np.int64, 0, len(self._limbs))}
 
     def add(self, rows: Rowset, table: CodeTable) -> None:
         values, slots = rows.known(self._column)
-        self._add(slots, reals(values), table[self.name("high")], table[self.name("low")])
+        self._limbs.add(values, slots, partial(table.widened, self.name("limbs")))
 
-    def of(self, sessions: Ints, table: CodeTable) -> Pair:
-        return table[self.name("high")][sessions], table[self.name("low")][sessions]
+    def of(self, sessions: Ints, table: CodeTable) -> Sums:
+        return Sums(table[self.name("limbs")][sessions], self._limbs.ids)
 
     def merge(self, gone: Ints, into: Ints, table: CodeTable) -> None:
-        high, low = table[self.name("high")], table[self.name("low")]
-        for part in (high[gone], low[gone]):
-            add_reals(into, part, high, low)
+        lines = table[self.name("limbs")]
+        add_lines(into, gone, lines, lines)
+
+    def keep(self, moved: Ints, table: CodeTable) -> None:
+        kept = self._limbs.keep(table[self.name("limbs")].any(axis=0))
+        if kept is not None:
+            table.narrow(self.name("limbs"), kept)
+
+    def state(self) -> dict[str, Part]:
+        return {"limbs": self._limbs}
 
 
 class Extremes(SessionValue):
@@ -256,7 +264,7 @@ class DistinctCounts(RowCounts):
         moved = np.flatnonzero(targets != EMPTY)
         self._count_new(targets[moved], values.take(pa.array(moved)), table)
 
-    def keep(self, moved: Ints) -> None:
+    def keep(self, moved: Ints, table: CodeTable) -> None:
         sessions, values = self._pairs.keys.take(np.arange(len(self._pairs)))
         codes = moved[sessions.to_numpy()]
         kept = np.flatnonzero(codes >= 0)
@@ -295,7 +303,7 @@ class FoldedSessions(SessionValue):
             self._states.put(other, self._fold.joined(self._states.get(other), self._states.get(one)))
         self._states.drop(gone.tolist())
 
-    def keep(self, moved: Ints) -> None:
+    def keep(self, moved: Ints, table: CodeTable) -> None:
         self._states.remap(moved)
 
     def state(self) -> dict[str, Part]:

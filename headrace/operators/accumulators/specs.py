@@ -41,7 +41,7 @@ class Whole(OfColumn):
 
 @dataclass(frozen=True)
 class Real(OfColumn):
-    """The sum of the `power`-th powers as float64 in doubled precision. Found: (high, low), see `rounded`."""
+    """The exact sum of the `power`-th powers of numbers of any type. Found: `Sums`."""
 
     power: int = 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.kernels.aggregate_blocks import add_reals
+from headrace.flow.tables import CodeTable
 from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_least
+from headrace.operators.accumulators.limbs import Limbs, Sums
 
 Numbers = npt.NDArray[Any]
 Columns = list[pa.Array]
@@ -97,9 +99,10 @@ def _sum(places: Numbers, values: Numbers, room: int) -> Numbers:
 
 
 def _exact_sum(places: Numbers, values: Numbers, room: int) -> Numbers:
-    high, low = np.zeros((2, room))
-    add_reals(places, values, high, low)
-    return high + low
+    limbs, table = Limbs(1), CodeTable(sums=(np.int64, 0, 1))
+    table.grow(room)
+    limbs.add(pa.array(values), places, partial(table.widened, "sums"))
+    return Sums(table["sums"], limbs.ids).rounded()
 
 
 def _least(places: Numbers, values: Numbers, room: int) -> Numbers:
