@@ -103,6 +103,8 @@ class Outcome:
     late: list[tuple[Any, ...]] = field(default_factory=list)
     rejected: list[tuple[Any, ...]] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
+    by_batch: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    """The answers of each micro-batch, on Spark."""
 
     def add(self, other: Outcome) -> None:
         self.answers += other.answers
@@ -152,8 +154,10 @@ def on_spark(
             if ends and number == len(batches):
                 packages += list(End(list(host.names))(iter([_clock(now)])))
             below = _level(level, host, packages, cluster)
+        before = len(outcome.answers)
         for frame in below:
             collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome)
+        outcome.by_batch.append(outcome.answers[before:])
     return outcome
 
 

@@ -7,7 +7,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,14 @@ def test_shards_workers_and_retries_change_nothing(data: st.DataObject) -> None:
     whole = embedded(case.plan, inputs, batches, tables, ends)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
+    assert_in_order(spread.by_batch)
+
+
+def assert_in_order(batches: list[list[tuple[Any, ...]]]) -> None:
+    """No answer is earlier than one of a micro-batch before: sorted within each, all are in order of time."""
+    times = [[row[-1] for row in answers] for answers in batches if answers]
+    for before, after in pairwise(times):
+        assert max(before) <= min(after)
 
 
 @st.composite
