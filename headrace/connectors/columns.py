@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, Block, shown
 from headrace.connectors.encode import json_objects, json_values
 from headrace.connectors.times import is_time, times_of
+from headrace.expressions.types import sql_name
 from headrace.schema import DataType, Schema
 
 Mask = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ def fit(found: pa.RecordBatch, schema: Schema, raw: list[bytes] | None = None) -
         columns.append(column)
         if wrong is not None:
             for i in np.flatnonzero(wrong).tolist():
-                reasons.setdefault(i, unfit(field, _value(found.column(field.name), i)))
+                reasons.setdefault(i, unfit(field, found.column(field.name), i))
     data = pa.RecordBatch.from_arrays(columns, schema=schema)
     if not reasons:
         return Block(data)
@@ -52,18 +52,18 @@ def fit(found: pa.RecordBatch, schema: Schema, raw: list[bytes] | None = None) -
     return Block(data.filter(pa.array(good)), bad)
 
 
-def unfit(field: pa.Field, value: str) -> str:
-    """Why a row was rejected: the column, the value as it was written, and what it should have been."""
+def unfit(field: pa.Field, column: pa.Array, i: int) -> str:
+    """Why a row of a column was rejected; text in quotes, so that blanks are seen."""
+    return unfit_value(field, str(json_values(column.slice(i, 1))[0]))
+
+
+def unfit_value(field: pa.Field, value: str) -> str:
+    """Why a row was rejected: the column, the value as JSON, and what it should have been."""
     short = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]}…"
-    return f"column {field.name}: {short} is not a {sql_name(field.type)}"
+    return f"column {field.name}: {short} is not a {sql_name(field.type).upper()}"
 
 
 SHOWN_VALUE: Final = 80
-
-
-def _value(column: pa.Array, i: int) -> str:
-    """A value as JSON: text in quotes, so that blanks are seen."""
-    return str(json_values(column.slice(i, 1))[0])
 
 
 def _column(found: pa.RecordBatch, field: pa.Field) -> Converted:
@@ -126,24 +126,3 @@ def any_null(rows: pa.RecordBatch) -> Mask:
         if column.null_count:
             mask |= pc.is_null(column).to_numpy(zero_copy_only=False)
     return mask
-
-
-def sql_name(of: DataType) -> str:
-    """A type as it is declared."""
-    return next((name for holds, name in _NAMES if holds(of)), str(of))
-
-
-_NAMES: Final[tuple[tuple[Callable[[DataType], bool], str], ...]] = (
-    (pt.is_boolean, "BOOLEAN"),
-    (pt.is_int8, "TINYINT"),
-    (pt.is_int16, "SMALLINT"),
-    (pt.is_int32, "INT"),
-    (pt.is_int64, "BIGINT"),
-    (pt.is_float32, "FLOAT"),
-    (pt.is_float64, "DOUBLE"),
-    (pt.is_string, "STRING"),
-    (pt.is_binary, "BINARY"),
-    (pt.is_date, "DATE"),
-    (pt.is_timestamp, "TIMESTAMP"),
-    (pt.is_decimal, "DECIMAL"),
-)

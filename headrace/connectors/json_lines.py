@@ -16,7 +16,7 @@ import pyarrow.json as pj
 import pyarrow.types as pt
 
 from headrace.connectors.codes import Code
-from headrace.connectors.columns import CANNOT, any_null, fit, unfit
+from headrace.connectors.columns import CANNOT, any_null, fit, unfit_value
 from headrace.connectors.contract import Bad, Block, empty, shown
 from headrace.connectors.lines import is_utf8, not_utf8, split
 from headrace.connectors.times import is_time
@@ -112,7 +112,7 @@ class JsonLines:
         for field in self._wire:
             alone = pj.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
             if self._parsed(line, alone) is None:
-                return unfit(
+                return unfit_value(
                     self.schema.field(field.name), json.dumps(row.get(field.name), ensure_ascii=False)
                 )
         return "a name or a text is written in a way that cannot be read"
@@ -133,7 +133,7 @@ class JsonLines:
             return Bad(Code.COLUMNS, missing, shown(line))
         for field in self.schema:
             if not _fits(value := row.get(field.name), field.type):
-                return Bad(Code.TYPE, unfit(field, json.dumps(value, ensure_ascii=False)), shown(line))
+                return Bad(Code.TYPE, unfit_value(field, json.dumps(value, ensure_ascii=False)), shown(line))
         return None
 
 

@@ -68,7 +68,7 @@ class LineFile:
             return None
         self._skipped = (-1, 0)
         file.seek(offset)
-        return Cut(b"", at + ended, (too_long(file.read(4096), at - offset),))
+        return Cut(b"", at + ended, (too_long(file.read(min(4096, at - offset)), at - offset),))
 
     def close(self) -> None:
         if self._file is not None:

@@ -10,6 +10,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from headrace.connectors.columns import converted, unfit
+from headrace.connectors.times import is_time
 from headrace.errors import InputError
 from headrace.schema import DataType, Schema, show_columns
 
@@ -52,7 +54,7 @@ def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
             place=path,
             hint=f"its columns: {show_columns(found.schema)}",
         )
-    chosen = found.select(schema.names)
+    chosen = _timed(found.select(schema.names), schema, path)
     try:
         return chosen.cast(schema)
     except (pa.ArrowException, ValueError) as error:
@@ -64,10 +66,24 @@ def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
         ) from None
 
 
+def _timed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
+    """The table with its texts read as times, where times are declared."""
+    for i, field in enumerate(schema):
+        if is_time(field.type) and pt.is_string(found.field(i).type):
+            column = found.column(i).combine_chunks()
+            times, wrong = converted(column, field.type)
+            if wrong is not None:
+                reason = unfit(field, column, int(wrong.argmax()))
+                raise InputError("HR-I023", reason, place=path, hint="docs/pipelines.md: Times in text")
+            found = found.set_column(i, field, times)
+    return found
+
+
 def _csv(path: str, schema: Schema | None) -> pa.Table:
     from pyarrow import csv
 
     types = {field.name: field.type for field in schema or () if _is_written_plainly(field.type)}
+    types |= {field.name: pa.string() for field in schema or () if is_time(field.type)}
     options = csv.ConvertOptions(
         column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
     )
@@ -76,13 +92,15 @@ def _csv(path: str, schema: Schema | None) -> pa.Table:
 
 def _is_written_plainly(of: DataType) -> bool:
     """Whether the reader of CSV itself can be told this type; the rest is read as found and then cast."""
-    return not (pt.is_nested(of) or pt.is_binary(of) or pt.is_null(of))
+    return not (pt.is_nested(of) or pt.is_binary(of) or pt.is_null(of) or is_time(of))
 
 
 def _json(path: str, schema: Schema | None) -> pa.Table:
     from pyarrow import json
 
-    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=schema))
+    wire = [field.with_type(pa.string()) if is_time(field.type) else field for field in schema or ()]
+    explicit = None if schema is None else pa.schema(wire)
+    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=explicit))
 
 
 def _parquet(path: str, schema: Schema | None) -> pa.Table:

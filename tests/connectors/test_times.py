@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 from headrace.connectors.contract import Block
 from headrace.connectors.csv_lines import CsvLines
 from headrace.connectors.json_lines import JsonLines
+from headrace.connectors.tables import read_table
 from headrace.connectors.times import times_of
+from headrace.errors import HeadraceError
+from headrace.expressions.types import sql_name
 from tests.connectors.spellings import SPELLINGS, TIMES, expected
 
 MICROS = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
@@ -61,7 +65,7 @@ def test_every_spelling_in_every_format(name: str, of: pa.DataType) -> None:
     assert read(block) == wanted(texts)
     bad = [text for text, said in SPELLINGS.items() if said is None]
     assert [each.reason for each in block.bad] == [
-        f"column at: {json.dumps(text, ensure_ascii=False)} is not a TIMESTAMP" for text in bad
+        f"column at: {json.dumps(text, ensure_ascii=False)} is not a {sql_name(of).upper()}" for text in bad
     ]
     assert all(each.code == "HR-R102" for each in block.bad)
     assert all(text in each.raw for text, each in zip(bad, block.bad, strict=True))
@@ -92,3 +96,21 @@ def test_null_is_null_and_slices_are_read_from_where_they_begin() -> None:
     assert made.to_pylist() == [None, dt.datetime(2026, 1, 2), None]
     assert not bad.any()
     assert as_csv(["", "  "], pa.timestamp("us")).data.column("at").null_count == 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_tables_read_times_by_the_same_rule(ending: str, tmp_path: Path) -> None:
+    good = [text for text, said in SPELLINGS.items() if said is not None]
+    path = tmp_path / f"times.{ending}"
+
+    def write(texts: list[str]) -> None:
+        rows = [json.dumps({"at": text}) for text in texts]
+        path.write_text("\n".join(["at", *(f'"{t}"' for t in texts)] if ending == "csv" else rows))
+
+    write(good)
+    found = read_table(path, pa.schema([("at", pa.timestamp("us"))]))
+    assert found.column("at").to_pylist() == [expected(text) for text in good]
+    write([good[0], "2026-02-30"])
+    with pytest.raises(HeadraceError, match=r'HR-I023.*column at: "2026-02-30" is not a') as raised:
+        read_table(path, pa.schema([("at", pa.timestamp("us"))]))
+    assert raised.value.place == str(path)

@@ -94,7 +94,7 @@ class Opening:
         latest = None
         if self.kind == "event" and stream.rules.guard != MAX_TIME and self.pipeline.ticks_per_second:
             latest = self.started + stream.rules.guard
-        return Timing(column, stream.unit, stream.earliest, latest)
+        return Timing(column, stream.unit, tuple(stream.schema.names), stream.earliest, latest)
 
     # --- sources
 
@@ -180,7 +180,8 @@ def format_of(written: str | None, path: str, place: str) -> str:
     return found
 
 
-def _how(spec: Any, name: str) -> Format:
+def how_of(spec: Any, name: str) -> Format:
+    """How the lines of a source are read."""
     return Format(name, spec.missing, spec.delimiter, spec.header, spec.max_line)
 
 
@@ -189,7 +190,7 @@ def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     place = f"streams.{stream.name}.source"
     path = opening.pipeline.path(spec.path)
     name = format_of(spec.format, any_file(path), place)
-    how = replace(_how(spec, name), block=spec.block_bytes, rows=spec.block_rows)
+    how = replace(how_of(spec, name), block=spec.block_bytes, rows=spec.block_rows)
     source = FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
     return ReadAhead(source) if source.bounded else source
 
@@ -240,12 +241,12 @@ def _instant(written: str | int) -> int:
 def _tcp(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
     wire = TcpServer(spec.host, spec.port) if spec.listen else TcpClient(spec.host, spec.port)
-    return LiveLines(wire, schema, _how(spec, spec.format), not spec.listen, _spool(opening, stream.name))
+    return LiveLines(wire, schema, how_of(spec, spec.format), not spec.listen, _spool(opening, stream.name))
 
 
 def _stdin(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
-    return LiveLines(StandardInput(), schema, _how(spec, spec.format), spool=_spool(opening, stream.name))
+    return LiveLines(StandardInput(), schema, how_of(spec, spec.format), spool=_spool(opening, stream.name))
 
 
 def _spool(opening: Opening, name: str) -> Spool | None:

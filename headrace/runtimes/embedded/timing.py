@@ -15,6 +15,7 @@ from headrace.connectors.contract import Bad, Times, shown
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 MICROSECONDS = 1_000_000
+IMPLAUSIBLE = "column {column}: time {tick} is {limit}: another unit?"
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class Timing:
-    """How the time of a stream is made: the column, its unit per second (None: ticks), and the limits."""
+    """How the time of a stream is made: the column, its unit per second (None: ticks), and the limits.
+
+    `columns` are those of the stream: data may have more, which a rejected row does not show.
+    """
 
     column: str
     unit: int | None
+    columns: tuple[str, ...]
     earliest: int | None = None
     latest: int | None = None
 
@@ -57,8 +62,8 @@ class Timing:
     def _implausible(self, data: pa.RecordBatch, i: int, tick: int) -> Bad:
         early = self.earliest is not None and tick < self.earliest
         limit = f"before {self.earliest}" if early else f"after {self.latest}"
-        reason = f"column {self.column}: time {tick} is {limit}: another unit?"
-        return Bad(Code.IMPLAUSIBLE, reason, shown(row_texts(data.slice(i, 1))[0]))
+        reason = IMPLAUSIBLE.format(column=self.column, tick=tick, limit=limit)
+        return Bad(Code.IMPLAUSIBLE, reason, shown(row_texts(data.slice(i, 1).select(self.columns))[0]))
 
 
 def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:

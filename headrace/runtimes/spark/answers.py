@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from headrace.connectors.contract import shown
+from headrace.connectors.encode import json_objects
 from headrace.engine import Engine
 from headrace.engine.reasons import Reasons
 from headrace.expressions import Expression, compile
 from headrace.flow.batch import Batch, concat
 from headrace.operators.contract import Waiting
 from headrace.plan.partials import ROWS
-from headrace.runtimes.spark.jsonrows import as_json
 from headrace.runtimes.spark.notes import (
     LATE,
     LATE_SCHEMA,
@@ -230,7 +231,7 @@ def late_rows(late: list[Late]) -> pa.RecordBatch:
         pa.array(np.concatenate([each.lateness for each in late]), pa.int64()),
         pa.array(np.concatenate([each.missed for each in late]), pa.int64()),
         pa.array(np.concatenate([each.admitted for each in late]), pa.bool_()),
-        pa.chunked_array([as_json(each.rows) for each in late], pa.string()).combine_chunks(),
+        pa.chunked_array([json_objects(each.rows).cast(pa.string()) for each in late]).combine_chunks(),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=LATE_SCHEMA)
 
@@ -239,7 +240,7 @@ def rejected_rows(rejected: list[Rejected]) -> pa.RecordBatch:
     """Rejected rows of any streams in one form: a row as JSON, or as the text it came as."""
     rows = []
     for each in rejected:
-        texts = list(each.raw) if each.rows is None else as_json(each.rows).to_pylist()
+        texts = each.raw if each.rows is None else map(shown, json_objects(each.rows).to_pylist())
         rows += [
             {"stream": each.stream, "code": each.code, "reason": each.reason, "row": text} for text in texts
         ]

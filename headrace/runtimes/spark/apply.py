@@ -22,7 +22,7 @@ from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import Forward, Outlet, is_flat
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.columns import by_name, filtered, sifted
-from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.fan import BAD, NOW, TIME, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import (
     KIND,
@@ -161,6 +161,7 @@ def answers(
     said.check(query.sources)
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
+    frames = {**(streams or {}), **more}
     options = Options(
         said,
         timer,
@@ -168,7 +169,7 @@ def answers(
         time_column,
         arrival,
         kinds,
-        native,
+        native and not any(BAD in df.columns for df in frames.values() if isinstance(df, DataFrame)),
         ending,
         query.ticks_per_second,
         memory,
@@ -178,7 +179,7 @@ def answers(
         witnesses or {},
     )
     parts = _parts(query, options)
-    together = _together(query, parts, {**(streams or {}), **more}, options)
+    together = _together(query, parts, frames, options)
     return Answers(together, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
 
 
@@ -329,9 +330,10 @@ def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, opti
     now = [] if stream.clockless else [_now(df, options).alias(NOW)]
     typed = spark_schema(source.schema)
     payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, typed, strict=True)]
-    chosen = df.select(*payload, *time, *now)
+    bad = [df[BAD]] if BAD in df.columns else []
+    chosen = df.select(*payload, *time, *now, *bad)
     chain = parts.prefixes.get(source.name, source)
-    beside = (*((TIME,) if time else ()), *((NOW,) if now else ()))
+    beside = (*((TIME,) if time else ()), *((NOW,) if now else ()), *((BAD,) if bad else ()))
     if options.timer is not None and not (stream.external and stream.learns):
         return _plainly_named(filtered(chosen, chain, beside))
     return _plainly_named(sifted(chosen, chain, stream.guard, beside))

@@ -6,6 +6,7 @@ stream, so that all shards derive the same heartbeats in the same micro-batch, t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.connectors.encode import json_objects
 from headrace.expressions import Expression, compile
 from headrace.plan.nodes import Source, TimeKind
 from headrace.plan.partials import Partials
@@ -38,6 +40,9 @@ from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 TIME = "__headrace_time"
 NOW = "__headrace_now"
+BAD = "__headrace_bad"
+"""What is wrong with a row that is none, as JSON: the code, the reason, and its text if it came as text."""
+
 KEEP = "__headrace_keep"
 """Whether the row goes on. One that Spark has sifted out still brings its time."""
 
@@ -114,14 +119,31 @@ class Fan:
         reduce = None if partials is None else Preaggregation(partials)
         origin = task_number()
         for number, batch in enumerate(_gathered(batches)):
-            sent = self._arrived(batch) if reduce is None else self._reduced(self._arrived(batch), reduce)
-            packages = self._packages(sent, keys, origin)
-            names = self._names
-            if sent.rejected:
-                packages.append(_note(sent))
-                names = [*names, names[0]]
+            good, bad = self._parted(batch)
+            packages, names = [], list[int]()
+            if good.num_rows:
+                sent = self._arrived(good) if reduce is None else self._reduced(self._arrived(good), reduce)
+                packages, names = self._packages(sent, keys, origin), [*self._names]
+                if sent.rejected:
+                    packages.append(_note(sent))
+                    names.append(self._names[0])
+            if bad is not None:
+                packages.append(bad)
+                names.append(self._names[0])
             yield pa.RecordBatch.from_pydict(packed(names, origin, number, packages), schema=PACKED)
         settle()
+
+    def _parted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Package | None]:
+        """The rows, and what came in their place and is none: the first shard is told to reject it."""
+        if BAD not in batch.schema.names or batch.column(BAD).null_count == batch.num_rows:
+            return batch, None
+        is_good = batch.column(BAD).is_null()
+        bad = batch.filter(pc.invert(is_good))
+        texts = json_objects(typed(bad, self._stream.read.schema)).to_pylist()
+        told = [json.loads(each) for each in bad.column(BAD).to_pylist()]
+        rows = [each if len(each) == 3 else [*each, text] for each, text in zip(told, texts, strict=True)]
+        body = np.frombuffer(json.dumps(rows).encode(), np.uint8)
+        return batch.filter(is_good), Package(self._stream.number, int(_clocks(bad).max()), bad=body)
 
     def _arrived(self, batch: pa.RecordBatch) -> Sent:
         clocks = _clocks(batch)

@@ -13,20 +13,24 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from headrace.connectors.codes import Code
+from headrace.connectors.formats import GROWING, Format
 from headrace.errors import ConnectorError, PipelineError
 from headrace.pipeline import Pipeline, PipelineStream
 from headrace.pipeline import spec as file
-from headrace.runtimes.embedded.opening import Opening, any_file, format_of, is_bounded
+from headrace.runtimes.embedded.opening import Opening, any_file, format_of, how_of, is_bounded
+from headrace.runtimes.embedded.timing import IMPLAUSIBLE, Timing
 from headrace.runtimes.spark.apply import TICKS_IN
+from headrace.runtimes.spark.fan import BAD
+from headrace.runtimes.spark.textlines import Arrivals, TextLines, has_header
 from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.schema import Schema
 from headrace.time.clock import SystemClock
 from headrace.time.timestamp import FARTHEST, MAX_TIME
 
 ARRIVAL: Final = "__headrace_arrival"
-CORRUPT: Final = "__headrace_corrupt"
-LINES: Final = ("json", "csv")
 WITH_SCHEMA: Final = ("json", "csv", "parquet", "orc", "avro", "xml")
 """Formats of Spark whose readers take the columns from us; others bring their own."""
 
@@ -81,14 +85,11 @@ class Frames:
 
     def timed(self, stream: PipelineStream, df: DataFrame) -> DataFrame:
         """The rows with their time in ticks and, where instants are recorded, their arrival."""
-        column, sound = stream.definition.time_column, _sound(df)
+        column = stream.definition.time_column
         if column is not None:
-            known = _ticks(df, column, stream.unit, stream.name)
+            df = df.withColumn(TICKS_IN, _ticks(df, column, stream.unit, stream.name))
             if stream.earliest is not None:
-                sound = sound & (known.isNull() | (known >= stream.earliest))
-            df = df.withColumn(TICKS_IN, F.when(sound, known).otherwise(F.lit(-FARTHEST)))
-        elif CORRUPT in df.columns:
-            df = df.where(sound)
+                df = df.withColumn(BAD, _implausible(column, stream.earliest))
         if self.replays:
             arrival = str(stream.spec.arrival)
             instant = _ticks(df, arrival, stream.unit, stream.name)
@@ -113,9 +114,12 @@ def _generated(stream: PipelineStream) -> bool:
     return source.pace == "fast" and ends is not None
 
 
-def _sound(df: DataFrame) -> Column:
-    """Whether Spark could read the row."""
-    return df[CORRUPT].isNull() if CORRUPT in df.columns else F.lit(True)
+def _implausible(column: str, earliest: int) -> Column:
+    """What is wrong with a row whose time is too early, as `embedded.timing` says it; null if nothing is."""
+    known, limit = F.col(TICKS_IN), f"before {earliest}"
+    before, _, after = IMPLAUSIBLE.format(column=column, tick="\0", limit=limit).partition("\0")
+    reason = F.concat(F.lit(before), known.cast("string"), F.lit(after))
+    return F.when(known < F.lit(earliest), F.to_json(F.array(F.lit(str(Code.IMPLAUSIBLE)), reason)))
 
 
 def _ticks(df: DataFrame, column: str, unit: int | None, name: str) -> Column:
@@ -151,15 +155,25 @@ def _files(frames: Frames, stream: PipelineStream) -> DataFrame:
             place=f"streams.{stream.name}.source",
             hint='use Parquet, JSON lines or CSV, or runtime = "embedded"',
         )
-    schema = spark_schema(frames.columns(stream))
-    reader = frames.spark.readStream.format(name)
-    if name in LINES:
-        schema = schema.add(CORRUPT, T.StringType())
-        reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-    if name == "csv":
-        reader = reader.option("header", spec.header).option("delimiter", spec.delimiter)
-        reader = reader.option("enforceSchema", False)
-    return frames.timed(stream, reader.schema(schema).load(_pattern(path)))
+    if name in GROWING:
+        return _lines(frames, stream, how_of(spec, name), _pattern(path))
+    reader = frames.spark.readStream.format(name).schema(spark_schema(frames.columns(stream)))
+    return frames.timed(stream, reader.load(_pattern(path)))
+
+
+def _lines(frames: Frames, stream: PipelineStream, how: Format, path: str) -> DataFrame:
+    """Spark finds and splits files; their lines are read as the embedded runtime reads them."""
+    schema, names = frames.columns(stream), tuple(stream.schema.names)
+    column, arrival = stream.definition.time_column, stream.spec.arrival
+    timing = None if column is None else Timing(column, stream.unit, names, stream.earliest)
+    arrivals = Arrivals(str(arrival), stream.unit, ARRIVAL) if frames.replays else None
+    beside = [*([TICKS_IN] if timing else ()), *([ARRIVAL] if arrivals else ())]
+    whole = [*schema, *(pa.field(name, pa.int64()) for name in beside), pa.field(BAD, pa.string())]
+    leaving = spark_schema(pa.schema(whole))
+    read = TextLines(schema, how, to_arrow_schema(leaving, timezone="UTC"), timing, TICKS_IN, arrivals)
+    text = frames.spark.readStream.format("text").option("lineSep", "\n").load(path)
+    run = ["_metadata.file_path", "_metadata.file_block_start"] if has_header(how) else []
+    return text.select(text["value"].cast("binary"), *run).mapInArrow(read, leaving)
 
 
 def _pattern(path: Path) -> str:

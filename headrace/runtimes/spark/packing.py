@@ -51,7 +51,7 @@ class Package:
     `clocks`, where rows of several instants are together, is the arrival of each row, `seen_at` that of each
     time; otherwise all came at `now`. `ends`, `signs` and `heartbeat` come from a host below: its answer
     may be a relation, and it vouches for what is still to come. `note` is an answer of it that is not for
-    this host.
+    this host. `bad` is input of the stream that could not be made into rows, as JSON.
     """
 
     stream: int
@@ -65,8 +65,9 @@ class Package:
     signs: npt.NDArray[np.int8] | None = None
     heartbeat: int | None = None
     note: npt.NDArray[np.uint8] | None = None
+    bad: npt.NDArray[np.uint8] | None = None
 
-    FIELDS = ("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "note")
+    FIELDS = ("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "note", "bad")
 
     def body(self) -> bytes:
         """All but what the columns of the packed row tell."""

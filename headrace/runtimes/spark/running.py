@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections import defaultdict
@@ -195,6 +196,9 @@ def _at(package: Package, now: np.int64) -> Package:
 
 
 def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
+    if package.bad is not None:
+        for code, reason, raw in json.loads(bytes(package.bad)):
+            engine.reject(stream, [raw], code, reason)
     rows = package.rows
     if rows is None or not rows.num_rows:
         return
