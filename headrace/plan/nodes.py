@@ -351,9 +351,9 @@ class Aggregate(Unary):
 class SlidingAggregate(Aggregate):
     """`Aggregate` over a stream seen through `Sliding`, computed from panes.
 
-    The answer of window [kS, kS + T) is valid from its last instant until the next window is answered. `bounds`
-    names the columns that show window_start and window_end (int64 ticks), appended after the aggregates; None
-    leaves them out.
+    The answer of window [kS, kS + T) is valid from its last instant until the next window is answered.
+    `bounds` names the columns that show window_start and window_end (int64 ticks), appended after the
+    aggregates; None leaves them out.
     """
 
     window: Sliding
