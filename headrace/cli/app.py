@@ -64,7 +64,8 @@ def init(
     """Write a commented pipeline that runs as it is."""
     from headrace.cli.init import write
 
-    print(f"{write(directory)}: try  headrace run {directory / 'pipeline.toml'}")
+    path = write(directory)
+    print(f"wrote {path}; run it with: headrace run {path}")
 
 
 @app.command()

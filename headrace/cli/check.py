@@ -36,7 +36,7 @@ def summary(pipeline: Pipeline) -> dict[str, Any]:
 
 def describe(pipeline: Pipeline) -> str:
     """The essentials in words."""
-    lines = [f"{pipeline.name}: well formed, to run on {pipeline.runtime}"]
+    lines = [f"{pipeline.name} is valid; runtime: {pipeline.runtime}"]
     lines += [f"  stream {name}: {_stream(stream)}" for name, stream in pipeline.streams.items()]
     for query in pipeline.queries:
         columns = ", ".join(f"{f.name} {f.type}" for f in query.query.schema)

@@ -47,7 +47,7 @@ def write(directory: Path) -> Path:
     path = directory / "pipeline.toml"
     if path.exists():
         raise PipelineError(
-            "HR-F021", "there is a pipeline already", place=str(path), hint="choose another place"
+            "HR-F021", "the file already exists", place=str(path), hint="choose another directory"
         )
     directory.mkdir(parents=True, exist_ok=True)
     path.write_text(TEXT)

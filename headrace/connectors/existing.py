@@ -25,13 +25,12 @@ def is_there(path: Path) -> bool:
 
 def refuse(path: Path, *, append: bool = True) -> ConnectorError:
     """The error for an output that is there and may not be touched."""
-    choices = '"replace" or "append"' if append else '"replace"'
+    choices = ' or "append"' if append else ""
     return ConnectorError(
         "HR-C010",
         "the output already exists, and there is no checkpoint to continue from",
         place=str(path),
-        hint=f"move or delete it, or set existing = {choices} on the sink: "
-        f'{{ path = "{path.name}", existing = "replace" }}',
+        hint=f'move or delete it, or set what to do with it: {{ path = "…", existing = "replace"{choices} }}',
     )
 
 

@@ -335,7 +335,7 @@ class _Reader:
         for name in pipeline.streams.keys() - pipeline.read.keys():
             self.warnings.append(f"no query reads stream {name!r}: it is not read at all")
         if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":
-            self.warnings.append("no checkpoint: a run that is stopped begins anew")
+            self.warnings.append("no checkpoint: a run that is stopped starts over")
 
 
 def _uses_spark(spec: FileSpec) -> bool:
