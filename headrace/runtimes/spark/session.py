@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from headrace.errors import SparkError
+from headrace.kernels.compiling import compile_all
 from headrace.runtimes.spark import java
 from headrace.runtimes.spark.settings import CORES, SETTINGS, Binding, Claim, Setting
 from headrace.runtimes.spark.workers import quick_python
@@ -104,6 +105,7 @@ def session(
         spark = spark or SparkSession.builder.getOrCreate()
         done = Report(tuple(_completed(spark, wanted)))
     else:
+        compile_all()  # here a person sees its message; the daemon of local workers loads them
         spark, done = _made(wanted)
     _REPORTS[spark] = done
     _say(done, there)
