@@ -45,16 +45,16 @@ from headrace.memory.accounting import account
 from headrace.memory.budget import budget_bytes, machine_bytes
 from headrace.memory.manager import POLICIES, Manager, Shortage
 from headrace.operators.history import Entries
-from headrace.plan.nodes import Plan, Source, Table
+from headrace.plan.nodes import Plan, Source, Table, TimeKind
 from headrace.plan.show import show
 from headrace.plan.spans import Span, in_units
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
-from headrace.time.ets import Policy, Promise
+from headrace.time.ets import Policy, Promise, StrongestPromise
 from headrace.time.punctuate import Late, Rejected
 from headrace.time.punctuation import Punctuation
-from headrace.time.timestamp import MAX_TIME
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 T = TypeVar("T")
 
@@ -99,6 +99,7 @@ class Engine:
         self._version = 0
         self.shelf = shelf
         self.manager: Manager | None = None
+        self._read_late: list[SourceNode] = []
         self._orders = Reorderings()
         self._adapting = Adapting(self.graph, self._orders)
 
@@ -124,10 +125,16 @@ class Engine:
         source.admission.rules = rules or source.rules
         source.arc.ordered = not source.rules.disordered
 
-    def manage(self, heartbeats: Heartbeats, streams: Mapping[Source, Rules]) -> None:
+    def manage(
+        self,
+        heartbeats: Heartbeats,
+        streams: Mapping[Source, Rules],
+        promises: Mapping[str, Promise] | None = None,
+    ) -> None:
         """Put an input manager in front of some streams: heartbeats from bounds, rows in any order.
 
-        `heartbeats` names the streams; each gets its promise from it.
+        `heartbeats` names the streams; each gets its promise from it. Where `promises` has one for a stream
+        too, the larger heartbeat holds.
         """
         if self.keeper is not None:
             raise GraphError(
@@ -143,7 +150,10 @@ class Engine:
                 raise GraphError(
                     "HR-G007", "no bounds for this stream", place=stream.name, hint=f"bounds: {known}"
                 )
-            self.declare(stream, promise=self.keeper.promise_of(places[stream.name]), rules=rules)
+            promise: Promise = self.keeper.promise_of(places[stream.name])
+            if promises and stream.name in promises:
+                promise = StrongestPromise((promise, promises[stream.name]))
+            self.declare(stream, promise=promise, rules=rules)
 
     def add(self, query: str, plan: Plan | Planned) -> None:
         """Add a query; it answers for rows pushed from now on, and not for those pushed before."""
@@ -186,8 +196,10 @@ class Engine:
             use_shelf(self.graph, self.shelf)
         apply_labels(self.graph, LEVELS[self.level](self.graph))
         set_gates(self.graph)
-        for source in self.graph.sources.values():
+        sources = self.graph.sources.values()
+        for source in sources:
             source.catch_up = self._catch_up
+        self._read_late = [source for source in sources if source.read_until is not None]
         self.table.forget()
         self._adapting.use()
 
@@ -220,6 +232,23 @@ class Engine:
         self._note(stream, batch)
         _wake(source)
         return batch
+
+    def read_until(self, stream: str, instant: int) -> None:
+        """All that reached the source of an external stream by `instant` of the clock has been pushed.
+
+        For sources at which rows wait to be read. From the first call on, the clock promises nothing about
+        the stream beyond the last such instant, and rows are judged by the heartbeat that was in force when
+        `advance` was last called: no row is late because it was read late. Before that, and for streams of
+        which this is never said, a row reaches its source when it is pushed. `MIN_TIME`: nothing is known yet.
+        """
+        if instant != MIN_TIME:
+            _check_instant(instant, stream)
+        source = self._source(stream)
+        if source.kind is not TimeKind.EXTERNAL:
+            return
+        if source.read_until is None:
+            self._read_late.append(source)
+        source.read_up_to(instant)
 
     def observe(self, stream: str, times: ArrayLike) -> None:
         """Rows with these times arrived now on a stream of which this engine has a part only."""
@@ -263,6 +292,8 @@ class Engine:
         if self.level == "memory":
             self.set_level(self.level)
         self.run()
+        for source in self._read_late:
+            source.settle(self.now)
 
     def run(self) -> None:
         """Execute until nothing can run and no source can help an operator that waits."""
@@ -291,7 +322,7 @@ class Engine:
         No source is asked for more: heartbeats of this very instant hold for what comes after it.
         """
         for source in self.graph.sources.values():
-            source.heartbeat(source.promise.before(self.now))
+            source.heartbeat(source.in_force(self.now))
         while (node := self._ready()) is not None:
             self._executor.run(node, ask=False)
 

@@ -24,8 +24,8 @@ STRICT = Rules(disordered=True, enforce="strict")
 class Inputs:
     """Bounds, promises, ETS policies and rules by stream.
 
-    `heartbeats` speaks for the streams it names, `promises` for others. Both are patterns: each engine gets
-    copies of its own.
+    `heartbeats` speaks for the streams it names, `promises` for others; where both speak, the larger
+    heartbeat holds. Both are patterns: each engine gets copies of its own.
     """
 
     heartbeats: Heartbeats | None = None
@@ -43,7 +43,7 @@ class Inputs:
         managed = self._managed(by_name)
         if self.heartbeats is not None:
             rules = {source: self.rules_of(name) for name, source in managed.items()}
-            engine.manage(copy.deepcopy(self.heartbeats), rules)
+            engine.manage(copy.deepcopy(self.heartbeats), rules, copy.deepcopy(dict(self.promises)))
         for name, source in by_name.items():
             engine.declare(
                 source,

@@ -133,7 +133,7 @@ def arc_part(arc: Any) -> ArcPart:
 class SourcePart:
     """Counts and promises of a source."""
 
-    OWN = ("ets_made", "ended", "_next_period")
+    OWN = ("ets_made", "ended", "_next_period", "read_until", "held_to")
     COUNTS = ("rows_in", "rows_late", "rows_rejected", "rows_shed")
 
     def __init__(self, source: SourceNode) -> None:

@@ -89,10 +89,10 @@ class GeneratedPromise:
         self._keeper = keeper
         self._stream = stream
 
-    def observe(self, times: Times, now: int) -> None:
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
         self._keeper.arrive(self._stream, times, now)
 
-    def at(self, now: int) -> int:
+    def at(self, now: int, read: int | None = None) -> int:
         return self._keeper.heartbeat(self._stream, now)
 
     def before(self, now: int) -> int:

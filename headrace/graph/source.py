@@ -55,6 +55,8 @@ class SourceNode:
         self.ets_made = 0
         self.ended = False
         self._next_period = MIN_TIME
+        self.read_until: int | None = None
+        self.held_to = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
 
@@ -126,7 +128,7 @@ class SourceNode:
     def observe(self, times: Times, now: int) -> None:
         """Rows with these times came in at `now`, here or in another part of the same stream."""
         if len(times):
-            self.promise.observe(times, now)
+            self.promise.observe(times, now, self.read_until)
 
     def feed(self, batch: Batch) -> None:
         """Enter what another graph answered, as it is: its rows are in order and were checked there."""
@@ -140,7 +142,7 @@ class SourceNode:
         if self.stamp is not None:
             batch = self.admission.stamped(batch, self.stamp)
         times = batch.start
-        in_force = self.promise.before(now)
+        in_force = self._known_before(now)
         if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):
             self.catch_up()
         kept = self.admission.enforced(batch, now, in_force, reach)
@@ -176,14 +178,37 @@ class SourceNode:
 
     def _make(self, now: int) -> bool:
         """Promise what is known: by the promise, and by the rows themselves (none may have passed below)."""
-        proven = max(self.promise.at(now), self.arc.heartbeat)
+        proven = max(self.promise.at(now, self.read_until), self.arc.heartbeat)
         made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
         return made
 
     def in_force(self, now: int) -> int:
         """The heartbeat that rows arriving at `now` are held to."""
-        return max(self.promised, self.promise.before(now))
+        return max(self.promised, self._known_before(now))
+
+    def _known_before(self, now: int) -> int:
+        return self.promise.before(now) if self.read_until is None else self.held_to
+
+    def read_up_to(self, instant: int) -> None:
+        """All that reached the source by `instant` has been pushed; what is still to be read reached it later.
+
+        From the first call on, the clock promises nothing beyond that, and rows are held to the heartbeat
+        that was known when the rows before them had been taken in (`settle`): a row that reached its source
+        in time is not late because it was read late.
+        """
+        self.read_until = instant if self.read_until is None else max(self.read_until, instant)
+
+    def settle(self, now: int) -> None:
+        """All that was read is in: what is known now is what the rows still to be read are held to."""
+        if self.read_until is not None:
+            self.held_to = self.known(now)
+
+    def known(self, now: int) -> int:
+        """The largest heartbeat that is known at `now`, whether anyone asked for it or not."""
+        if self.ended or self.kind is TimeKind.LATENT:
+            return self.promised
+        return max(self.promised, self.promise.at(now, self.read_until))
 
     def reached(self) -> list[Node]:
         """The nodes that an ETS of this source may have reached first."""

@@ -17,6 +17,7 @@ from headrace.schema import Schema
 from headrace.sql import Query, StreamDef
 from headrace.time.bounds import NEVER, Bounds
 from headrace.time.combined import CombinedHeartbeats, Generator
+from headrace.time.ets import Promise, TimerPromise
 from headrace.time.grouping import ensure_groups_move, group_named
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import LearnedHeartbeats
@@ -151,8 +152,12 @@ class Pipeline:
         bound = [s.name for s in streams if s.name in named]
         if bound:
             generators.append(self._declared(bound, disorder))
-        lags = {s.name: s.lateness.latency for s in streams if s.lateness.latency is not None}
-        return CombinedHeartbeats([s.name for s in streams], generators, lags)
+        return CombinedHeartbeats([s.name for s in streams], generators)
+
+    def promises(self) -> dict[str, Promise]:
+        """What the clock promises beside that, by stream."""
+        lags = {s.name: s.lateness.latency for s in self.read.values() if s.external}
+        return {name: TimerPromise(lag) for name, lag in lags.items() if lag is not None}
 
     def _learned(self, stream: PipelineStream) -> LearnedHeartbeats:
         estimator = QuantileEstimator([stream.name], stream.lateness.confidence)

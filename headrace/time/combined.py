@@ -1,4 +1,4 @@
-"""Heartbeats from several kinds of knowledge at once: declared bounds, learned ones, and the clock.
+"""Heartbeats from several kinds of knowledge at once: declared bounds and learned ones.
 
 The largest of what each proves holds, since each is a promise that stands by itself.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from headrace.time.arrivals import columns
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import Ints
-from headrace.time.timestamp import MIN_TIME, plus
+from headrace.time.timestamp import MIN_TIME
 
 
 class Generator(Protocol):
@@ -37,18 +37,11 @@ class Generator(Protocol):
 
 
 class CombinedHeartbeats:
-    """The heartbeat of each stream: the largest that a generator that knows it, or its lag, proves.
+    """The heartbeat of each stream: the largest that a generator that knows it proves."""
 
-    `lags`: rows of the stream are at most so many ticks behind the clock when they arrive, so that at `now`
-    nothing up to now − lag is still to come (Tucker & Maier, §2).
-    """
-
-    def __init__(
-        self, streams: Sequence[str], generators: Sequence[Generator], lags: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, streams: Sequence[str], generators: Sequence[Generator]) -> None:
         self.streams = tuple(streams)
         self.generators = tuple(generators)
-        self.lags = dict(lags or {})
         places = {name: i for i, name in enumerate(self.streams)}
         self._theirs = [np.array([places[s] for s in g.streams], np.int64) for g in self.generators]
         self._by_time = [isinstance(g, HeartbeatGenerator) and not g.bounds.skew.n.any() for g in generators]
@@ -85,9 +78,6 @@ class CombinedHeartbeats:
         """The heartbeat of each stream at `now`; never decreases."""
         for generator, theirs in zip(self.generators, self._theirs, strict=True):
             self._promise[theirs] = np.maximum(self._promise[theirs], generator.heartbeats(now))
-        for name, lag in self.lags.items():
-            at = self.streams.index(name)
-            self._promise[at] = max(int(self._promise[at]), plus(now, -lag))
         return self._promise.copy()
 
     def snapshot(self) -> dict[str, Any]:

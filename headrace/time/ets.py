@@ -20,14 +20,18 @@ Times = npt.NDArray[np.int64]
 
 
 class Promise(Protocol):
-    """The largest heartbeat that a source can stand for."""
+    """The largest heartbeat that a source can stand for.
 
-    def observe(self, times: Times, now: int) -> None:
-        """Rows with these times, at least one, came in at `now`, in this order."""
+    The clock speaks of rows that have not reached their source. Where rows wait at the source to be read,
+    `read` is the instant up to which all that reached it has been: the clock counts as far as that.
+    """
+
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
+        """Rows with these times, at least one, came in at `now`, in this order; `read` as before them."""
         ...
 
-    def at(self, now: int) -> int:
-        """The heartbeat at wall-clock instant `now`; never decreases."""
+    def at(self, now: int, read: int | None = None) -> int:
+        """The heartbeat at wall-clock instant `now`, read up to `read` or up to now; never decreases."""
         ...
 
     def before(self, now: int) -> int:
@@ -46,13 +50,13 @@ class Promise(Protocol):
 class Stateless:
     """What promises that learn nothing have in common."""
 
-    def at(self, now: int) -> int:
+    def at(self, now: int, read: int | None = None) -> int:
         return MIN_TIME
 
     def before(self, now: int) -> int:
         return self.at(now - 1)
 
-    def observe(self, times: Times, now: int) -> None:
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
         return None
 
     def snapshot(self) -> Mapping[str, Any]:
@@ -65,7 +69,7 @@ class Stateless:
 class ClockPromise(Stateless):
     """Internal timestamps: rows to come are stamped after now, so now is the heartbeat."""
 
-    def at(self, now: int) -> int:
+    def at(self, now: int, read: int | None = None) -> int:
         return now
 
 
@@ -78,14 +82,15 @@ class SkewPromise:
     _seen: int = MIN_TIME
     _best: int = MIN_TIME
 
-    def observe(self, times: Times, now: int) -> None:
-        self._best = max(self._best, self.at(now))
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
+        self._best = self.at(now, read)
         self._latest, self._seen = int(times.max()), now
 
-    def at(self, now: int) -> int:
-        if self._latest == MIN_TIME:
-            return MIN_TIME
-        return max(self._best, plus(self._latest, now - self._seen - self.delta))
+    def at(self, now: int, read: int | None = None) -> int:
+        clock = now if read is None else read
+        if MIN_TIME in (self._latest, clock):
+            return self._best
+        return max(self._best, plus(self._latest, clock - self._seen - self.delta))
 
     def before(self, now: int) -> int:
         return self._best if now <= self._seen else self.at(now - 1)
@@ -111,8 +116,8 @@ class TimerPromise(Stateless):
                 hint="whole ticks, 0 or more: how far rows may lag",
             )
 
-    def at(self, now: int) -> int:
-        return now - self.offset
+    def at(self, now: int, read: int | None = None) -> int:
+        return plus(now if read is None else read, -self.offset)
 
 
 @dataclass
@@ -133,26 +138,52 @@ class DisorderPromise:
             if ticks is not None and (not isinstance(ticks, int) or ticks < 0):
                 raise TimeError("HR-T007", f"a bound of {ticks!r}", hint="whole ticks, 0 or more")
 
-    def observe(self, times: Times, now: int) -> None:
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
         if now > self._seen:
             self._before, self._seen = self._newest, now
         self._newest = max(self._newest, int(times.max()))
 
-    def at(self, now: int) -> int:
-        return self._behind(self._newest, now)
+    def at(self, now: int, read: int | None = None) -> int:
+        return self._behind(self._newest, now if read is None else read)
 
     def before(self, now: int) -> int:
         return self._behind(self._before if now <= self._seen else self._newest, now - 1)
 
-    def _behind(self, newest: int, now: int) -> int:
-        by_rows = MIN_TIME if newest == MIN_TIME else newest - self.delta
-        return by_rows if self.latency is None else max(by_rows, now - self.latency)
+    def _behind(self, newest: int, clock: int) -> int:
+        by_rows = plus(newest, -self.delta)
+        return by_rows if self.latency is None else max(by_rows, plus(clock, -self.latency))
 
     def snapshot(self) -> Mapping[str, Any]:
         return {"newest": self._newest, "before": self._before, "seen": self._seen}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._newest, self._before, self._seen = state["newest"], state["before"], state["seen"]
+
+
+@dataclass
+class StrongestPromise:
+    """The largest heartbeat of several promises: each stands by itself."""
+
+    promises: tuple[Promise, ...]
+
+    def observe(self, times: Times, now: int, read: int | None = None) -> None:
+        for promise in self.promises:
+            promise.observe(times, now, read)
+
+    def at(self, now: int, read: int | None = None) -> int:
+        return max(promise.at(now, read) for promise in self.promises)
+
+    def before(self, now: int) -> int:
+        return max(promise.before(now) for promise in self.promises)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        parts = enumerate(promise.snapshot() for promise in self.promises)
+        return {f"{i}.{name}": value for i, part in parts for name, value in part.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for i, promise in enumerate(self.promises):
+            prefix = f"{i}."
+            promise.restore({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
 
 
 class DataPromise(Stateless):

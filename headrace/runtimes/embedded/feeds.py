@@ -21,11 +21,15 @@ LONGEST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Step:
-    """Everything that arrives at an instant, and the streams that end with it."""
+    """Everything that arrives at an instant, and the streams that end with it.
+
+    `read`, where the system's clock rules: until when all that reached the source of a stream has been read.
+    """
 
     now: int
     pieces: tuple[Piece, ...] = ()
     ends: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -94,20 +98,23 @@ class _Flowing:
 class SystemFeed(_Flowing):
     """Rows arrive when they are read. `paced` streams have instants of their own and wait for them.
 
-    A stream is read a block at a time, so it is slowed to what the engine and the sinks can do. One with a
+    Rows may have waited at their source: while we were not running, or because they come faster than they
+    are read. A source that has nothing more to give has been read up to the instant before it was asked. A
+    stream is read a block at a time, so it is slowed to what the engine and the sinks can do. One with a
     shedder is never slowed: all that is there is read, and what is too much is shed.
     """
 
     clock: Clock | None = None
     paced: frozenset[str] = frozenset()
     shedders: Mapping[str, Shedder] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
 
     def next(self) -> Step | None:
         assert self.clock is not None
         self.now = max(self.now, self.clock.now())
         pieces = [piece for inflow in self.inflows for piece in self._read(inflow)]
         ends = self._ends()
-        return Step(self.now, tuple(pieces), ends) if pieces or ends else None
+        return Step(self.now, tuple(pieces), ends, dict(self.read)) if pieces or ends else None
 
     def _read(self, inflow: Inflow) -> list[Piece]:
         if inflow.name in self.ended:
@@ -115,9 +122,15 @@ class SystemFeed(_Flowing):
         shedder = self.shedders.get(inflow.name)
         if shedder is not None:
             return list(self._read_all(inflow, shedder))
-        if not inflow.loaded:
-            inflow.load()
-        return inflow.take(self.now if inflow.name in self.paced else MAX_TIME)
+        dry = not inflow.loaded and not inflow.load()
+        pieces = inflow.take(self.now if inflow.name in self.paced else MAX_TIME)
+        self._note(inflow, dry)
+        return pieces
+
+    def _note(self, inflow: Inflow, dry: bool) -> None:
+        """What was asked and had nothing, or has only what is yet to come, is read up to now."""
+        if dry or inflow.loaded:
+            self.read[inflow.name] = self.now
 
     def _read_all(self, inflow: Inflow, shedder: Shedder) -> Iterator[Piece]:
         """All that is there now; of a stream that comes faster than it can be read, a while's worth."""
@@ -127,7 +140,8 @@ class SystemFeed(_Flowing):
         while (inflow.loaded or inflow.load()) and (pieces := inflow.take(until)):
             yield from (shedder.admit(piece) for piece in pieces)
             if self.clock.now() > self.now + LONGEST:
-                break
+                return
+        self._note(inflow, dry=True)
 
     def state(self) -> dict[str, Any]:
         shed = {name: shedder.number for name, shedder in self.shedders.items()}

@@ -64,7 +64,7 @@ class Recorder:
         if self._steps is None:
             self._steps = self._draft(f"steps-{self._number:06d}.jsonl").open("wb")
         pieces = [self._piece(piece) for piece in step.pieces]
-        line = {"now": step.now, "pieces": pieces, "ends": list(step.ends)}
+        line = {"now": step.now, "pieces": pieces, "ends": list(step.ends), "read": dict(step.read)}
         self._steps.write(json.dumps(line).encode() + b"\n")
 
     def _piece(self, piece: Piece) -> list[Any]:
@@ -143,7 +143,7 @@ class Recorded:
             for line in lines:
                 step = json.loads(line)
                 pieces = tuple(self._piece(number, rows, *each) for each in step["pieces"])
-                yield Step(step["now"], pieces, tuple(step["ends"]))
+                yield Step(step["now"], pieces, tuple(step["ends"]), step["read"])
 
     def _piece(
         self,

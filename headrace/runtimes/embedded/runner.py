@@ -13,14 +13,14 @@ from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
-from headrace.runtimes.embedded.feeds import Feed, Step
+from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
 from headrace.runtimes.embedded.opening import Opening, shelf_of
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.runtimes.embedded.progress import Progress, measure
 from headrace.runtimes.embedded.record import Recorder
 from headrace.runtimes.embedded.store import Checkpoint, Store
 from headrace.time.clock import Clock, SystemClock
-from headrace.time.timestamp import FARTHEST
+from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 POLL: Final = 0.02
 """Seconds to wait before asking silent sources again."""
@@ -140,12 +140,20 @@ class Runner:
         self._clock_kind = opening.kind
         self.outputs = opening.outputs()
         self.feed = opening.feed()
+        if isinstance(self.feed, SystemFeed):
+            self._rows_may_wait()
         self._spools = opening.spools
         if checkpoint is None:
             self._begin()
         else:
             self._resume(checkpoint)
         self.progress()  # rates count from here
+
+    def _rows_may_wait(self) -> None:
+        """Nothing is known yet of what reached the sources, now or while nobody read."""
+        for stream in self.pipeline.read.values():
+            if stream.external:
+                self.engine.read_until(stream.name, MIN_TIME)
 
     def build_engine(self) -> Engine:
         """An engine with the pipeline's streams and queries and nothing in it."""
@@ -155,7 +163,8 @@ class Runner:
         heartbeats = self.pipeline.heartbeats()
         streams = self.pipeline.read.values()
         if heartbeats is not None:
-            engine.manage(heartbeats, {s.definition.source: s.rules for s in streams if s.external})
+            rules = {s.definition.source: s.rules for s in streams if s.external}
+            engine.manage(heartbeats, rules, self.pipeline.promises())
         for query in self.pipeline.queries:
             engine.add(query.name, query.query)
         memory = self.pipeline.spec.memory
@@ -249,6 +258,8 @@ class Runner:
                 self.engine.shed(piece.stream, piece.shed)
             if len(piece):
                 self.engine.push(piece.stream, piece.data, piece.times, now=step.now)
+        for stream, instant in step.read.items():
+            self.engine.read_until(stream, instant)
         for stream in step.ends:
             self.engine.end(stream)
         self.engine.advance(step.now)
@@ -257,8 +268,8 @@ class Runner:
 
     def _idle(self) -> None:
         """Nothing came: time passes all the same, and may prove something."""
-        if self._clock_kind == "system":
-            self.apply(Step(self._clock.now()))
+        if isinstance(self.feed, SystemFeed):
+            self.apply(Step(self._clock.now(), read=dict(self.feed.read)))
         self._wait(POLL)
 
     def _commit_due(self) -> bool:

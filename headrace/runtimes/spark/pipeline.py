@@ -163,7 +163,7 @@ class Runner:
         A stream of one query may vouch for a stream of another, which then reads its times.
         """
         rules = {name: stream.rules for name, stream in self.pipeline.read.items()}
-        return Inputs(self.pipeline.heartbeats(), rules=rules)
+        return Inputs(self.pipeline.heartbeats(), self.pipeline.promises(), rules=rules)
 
     # --- running
 
