@@ -239,7 +239,8 @@ class Engine:
         For sources at which rows wait to be read. From the first call on, the clock promises nothing about
         the stream beyond the last such instant, and rows are judged by the heartbeat that was in force when
         `advance` was last called: no row is late because it was read late. Before that, and for streams of
-        which this is never said, a row reaches its source when it is pushed. `MIN_TIME`: nothing is known yet.
+        which this is never said, a row reaches its source when it is pushed.
+        `MIN_TIME` says that nothing is known yet.
         """
         if instant != MIN_TIME:
             _check_instant(instant, stream)

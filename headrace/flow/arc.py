@@ -120,6 +120,14 @@ class Arc:
         """The batches in the buffer, whole however little of them is still to be read."""
         return [item for item in self._items if isinstance(item, Batch)]
 
+    def unread(self) -> list[Batch]:
+        """What some reader has still to take: how the rest of its batch came to be held does not count."""
+        begin = min(((r.position, r.offset) for r in self._readers), default=(self.base, 0))
+        rest = list(self._items)[begin[0] - self.base :]
+        if rest and isinstance(rest[0], Batch):
+            rest[0] = rest[0].slice(begin[1], len(rest[0]))
+        return [item for item in rest if isinstance(item, Batch)]
+
     def bytes(self) -> int:
         """Bytes of the buffered rows, each buffer once and whole."""
         return Holdings().add(self.batches())

@@ -191,7 +191,7 @@ class SourceNode:
         return self.promise.before(now) if self.read_until is None else self.held_to
 
     def read_up_to(self, instant: int) -> None:
-        """All that reached the source by `instant` has been pushed; what is still to be read reached it later.
+        """All that reached the source by `instant` has been pushed; what is to be read reached it later.
 
         From the first call on, the clock promises nothing beyond that, and rows are held to the heartbeat
         that was known when the rows before them had been taken in (`settle`): a row that reached its source

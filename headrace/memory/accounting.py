@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
 from headrace.flow.holdings import Holdings
 from headrace.flow.sorter import Sorter
@@ -48,26 +53,47 @@ class Account:
 def account(graph: Graph, *, tight: bool = False) -> Account:
     """Measure a graph. Costs a look at each operator and at each batch that waits.
 
-    `tight` counts rows as if each lay by itself, and leaves out spare room and what is kept for the next
-    snapshot: these depend on how a state came to be what it is, and so do not survive a restore.
+    `tight` counts rows as if each lay by itself, and leaves out spare room, rows that all have read, and what
+    is kept for the next snapshot: these depend on how a state came to be what it is, and so do not survive a
+    restore.
     """
     count = _tight if tight else Holdings().add
-    leaves = {**graph.sources, **graph.tables}
-    sources = {name: count(leaf.arc.batches()) for name, leaf in leaves.items()}
+    held_by = Arc.unread if tight else Arc.batches
+    sources = {name: count(held_by(source.arc)) for name, source in graph.sources.items()}
+    sources |= {name: count(table.arc.batches()) for name, table in graph.tables.items()}
     states: dict[str, int] = {}
     arcs: dict[str, int] = {}
     for node in graph.nodes:
         states[node.name] = _state(node.operator, count)
         if tight:
             states[node.name] -= node.operator.log_bytes() + node.operator.spare_bytes()
-        arcs[node.name] = count(node.operator.output.batches())
+        arcs[node.name] = count(held_by(node.operator.output))
     answers = sum(arcs[node.name] for node in graph.nodes if node.sinks and not node.successors)
     held = Account(states, arcs, sources, {}, answers)
     return replace(held, queries={query: _charged(graph, query, held) for query in graph.sinks})
 
 
 def _tight(batches: Iterable[Batch]) -> int:
-    return sum(batch.bytes() for batch in batches)
+    return sum(batch.bytes() - _of_data(batch) + _values(batch) for batch in batches)
+
+
+def _of_data(batch: Batch) -> int:
+    return int(batch.data.nbytes)
+
+
+def _values(batch: Batch) -> int:
+    """Bytes of the values alone: which of them are known may be written down where all are, or not."""
+    return sum(map(_column, batch.data.columns))
+
+
+def _column(column: pa.Array) -> int:
+    known = -(-len(column) // 8) if column.null_count else 0
+    if pt.is_nested(column.type) or pt.is_dictionary(column.type):
+        return int(column.nbytes)
+    if pt.is_primitive(column.type) or pt.is_fixed_size_binary(column.type):
+        return -(-len(column) * column.type.bit_width // 8) + known
+    lengths = pc.sum(pc.binary_length(column)).as_py() if len(column) else 0
+    return int(lengths or 0) + 4 * (len(column) + 1) + known
 
 
 def _state(operator: Operator, count: Callable[[Iterable[Batch]], int]) -> int:

@@ -25,7 +25,7 @@ from headrace.plan.nodes import Plan, Source
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, is_flat, late_rows, rejected_rows
-from headrace.runtimes.spark.fan import NOW, TIME, End, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.fan import NOW, TIME, Clock, End, Fan, StreamSpec
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import (
     KIND,
@@ -39,11 +39,18 @@ from headrace.runtimes.spark.notes import (
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
+from headrace.time.timestamp import MIN_TIME
 
 Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]
 """What came in one micro-batch: rows and times (None among them as masked) by stream."""
 
 MicroBatch = tuple[int, Arrived]
+"""The instant of a micro-batch, and what it read. Its sources were asked after the one before it."""
+
+
+def clocks(batches: list[MicroBatch]) -> list[int | None]:
+    """What the timer says with each micro-batch: the instant of its tick before."""
+    return [None, *(now for now, _ in batches[:-1])]
 
 
 @dataclass
@@ -144,13 +151,14 @@ def on_spark(
         witnesses=witnesses,
     )
     chain = [replace(host, **more) for host in chain]
+    said = clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
         if cluster.rng.random() < 0.1:
             cluster.restart()
         below: list[pa.RecordBatch | pd.DataFrame] = []
         for level, host in enumerate(chain):
             packages = below + [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
-            packages += list(Tick(list(host.names))(iter([_clock(now)]))) if level == 0 else []
+            packages += [_clocked(b, now) for b in Clock(list(host.names))(iter([_clock(said[number - 1])]))]
             if ends and number == len(batches):
                 packages += list(End(list(host.names))(iter([_clock(now)])))
             below = _level(level, host, packages, cluster)
@@ -180,7 +188,7 @@ def _fanned(
             names.append(NOW)
         batch = pa.RecordBatch.from_arrays(columns, names)
         made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(iter([batch]))]
-    return [_clocked(b, now) for b in made] if stream.clockless else made
+    return [_clocked(b, now) for b in made]
 
 
 def _clocked(batch: pa.RecordBatch, now: int) -> pa.RecordBatch:
@@ -191,7 +199,7 @@ def _renumbered(batch: pa.RecordBatch, task: int) -> pa.RecordBatch:
     return batch.set_column(2, "origin", pa.array([task] * batch.num_rows, pa.int32()))
 
 
-def _clock(now: int) -> pa.RecordBatch:
+def _clock(now: int | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({NOW: pa.array([now], pa.int64())})
 
 
@@ -243,9 +251,12 @@ def embedded(
     ends: bool = False,
     witnesses: tuple[Source, ...] = (),
 ) -> Outcome:
-    """The same arrivals in one engine in this process, which `witnesses` come to too."""
+    """The same arrivals in one engine in this process, which `witnesses` come to too.
+
+    Its rows may have waited at their source, as on Spark.
+    """
     outcome = Outcome()
-    for each in embedded_instants(plan, inputs, batches, tables, ends, witnesses):
+    for each in embedded_instants(plan, inputs, batches, tables, ends, witnesses, waited=True):
         outcome.add(each)
     return outcome
 
@@ -257,6 +268,7 @@ def embedded_instants(
     tables: Tables,
     ends: bool = False,
     witnesses: tuple[Source, ...] = (),
+    waited: bool = False,
 ) -> Iterator[Outcome]:
     """What one engine in this process gives at each instant."""
     engine = Engine()
@@ -264,11 +276,17 @@ def embedded_instants(
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)
+    names = list(dict.fromkeys(source.name for source in sources_of(plan))) if waited else []
+    for name in names:
+        engine.read_until(name, MIN_TIME)
+    said = clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
         for name, (rows, times) in arrived.items():
             ticks = pa.array(times, pa.int64(), from_pandas=True)
             external = engine.graph.sources[name].kind.value == "external"
             engine.push(name, rows, ticks if external else None, now=now)
+        for name in names if said[number - 1] is not None else ():
+            engine.read_until(name, said[number - 1])
         engine.advance(now)
         if ends and number == len(batches):
             for source in dict.fromkeys(sources_of(plan)):

@@ -114,15 +114,15 @@ WORKER = """
 import pickle, random, sys
 import pyarrow as pa
 from headrace.plan.trees import sources_of
-from tests.spark.simulated import Cluster, collect, _level, Outcome, _fanned, _clock
-from headrace.runtimes.spark.fan import Tick
+from tests.spark.simulated import Cluster, collect, _level, Outcome, _fanned, _clock, _clocked, clocks
+from headrace.runtimes.spark.fan import Clock
 
 chain, batches = pickle.load(open(sys.argv[1], "rb"))
 outcome, cluster = Outcome(), Cluster(random.Random(1))
-for now, arrived in batches:
+for (now, arrived), said in zip(batches, clocks(batches)):
     (host,) = chain
     packages = [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
-    packages += list(Tick(list(host.names))(iter([_clock(now)])))
+    packages += [_clocked(b, now) for b in Clock(list(host.names))(iter([_clock(said)]))]
     for frame in _level(0, host, packages, cluster):
         table = pa.Table.from_pandas(frame, preserve_index=False)
         collect(table, host.outlet.schema(host.plan.schema), outcome)

@@ -43,4 +43,4 @@ def test_each_stream_has_the_largest_of_its_promises() -> None:
     combined = CombinedHeartbeats(["c", "a", "b"], [generator(False), learned])
     combined.arrive([0, 1, 0], [100, 50, 95], 100)
     assert combined.heartbeats(100).tolist() == [94, MIN_TIME, MIN_TIME]
-    assert combined.heartbeats(101).tolist() == [94, 47, MIN_TIME]
+    assert combined.heartbeats(101).tolist() == [94, 47, 46]

@@ -177,7 +177,7 @@ def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Tab
     sources = {name: s for name, s in engine.graph.sources.items() if name in streams}
     figures = {
         "stream": pa.array(sources, pa.string()),
-        "heartbeat": pa.array([_known(s.promised) for s in sources.values()], pa.int64()),
+        "heartbeat": pa.array([_known(s.known(engine.now)) for s in sources.values()], pa.int64()),
         "waiting": pa.array([s.arc.held_rows() for s in sources.values()], pa.int64()),
         "rows": pa.array([s.admission.rows_in for s in sources.values()], pa.int64()),
     }

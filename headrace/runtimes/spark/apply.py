@@ -22,7 +22,7 @@ from headrace.plan.nodes import Plan, Source
 from headrace.runtimes.spark.answers import Forward, Outlet, is_flat
 from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.columns import by_name, filtered, sifted
-from headrace.runtimes.spark.fan import BAD, NOW, TIME, End, Fan, StreamSpec, Tick
+from headrace.runtimes.spark.fan import BAD, NOW, REACHED, TIME, Clock, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import (
     KIND,
@@ -35,12 +35,15 @@ from headrace.runtimes.spark.notes import (
 )
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import NAME, observed, own_name
+from headrace.runtimes.spark.reading import ALL, modified, takes
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.shares import task_bytes
+from headrace.runtimes.spark.timer import clock_of
 from headrace.runtimes.spark.topology import hosts
 from headrace.runtimes.spark.types import no_column, spark_schema, ticks
 from headrace.schema import Schema
 from headrace.sql import Query, TableDef
+from headrace.time.ets import TimerPromise
 
 KINDS = frozenset((RESULT, LATE, REJECTED))
 
@@ -50,7 +53,7 @@ TICKS_IN = "__headrace_ticks"
 MICROS = 1_000_000
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, streams"
+_OPTIONS = "bounds, inputs, enforce, guard, timer, shards, time_column, arrival, reached, streams"
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Options:
     shards: int | None = None
     time_column: str | None = None
     arrival: str | None = None
+    reached: Mapping[str, str] = field(default_factory=dict)
     kinds: frozenset[str] = KINDS
     native: bool = True
     ending: DataFrame | None = None
@@ -125,6 +129,7 @@ def answers(
     shards: int | None = None,
     time_column: str | None = None,
     arrival: str | None = None,
+    reached: Mapping[str, str] | None = None,
     kinds: frozenset[str] = KINDS,
     native: bool = True,
     ending: DataFrame | None = None,
@@ -140,8 +145,11 @@ def answers(
     `apply(query, bids=bids, items=items, bounds={...})`; tables are static DataFrames. `bounds` says how late
     rows may be: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}` (behind the newest row of the
     stream, behind the clock), a `Bounds` or learned heartbeats for all; or `inputs` says all of it. `enforce`
-    and `guard`: what becomes of rows that come later, or from too far ahead. `timer`: how often silence is
-    looked into, a streaming DataFrame that ticks, or None. `shards`: at most the shuffle partitions.
+    and `guard`: what becomes of rows that come later, or from too far ahead. `timer` is the clock of a bound
+    on `latency`: how often it ticks, a streaming DataFrame of one timestamp column that tells the time, or
+    None. `reached` names, by stream, the column that says when a row reached its source, such as Kafka's
+    `timestamp`: answers then come while a rate limit leaves a backlog. `shards`: at most the shuffle
+    partitions.
     `time_column` adds the time of each answer. `arrival` names a column of every stream that replaces the
     clock, to replay what was recorded; only a timer that has it too then ticks. `streams`: DataFrames by
     name, for names that are no keywords. `kinds` of answers, of which rows are wanted; of others only their
@@ -162,12 +170,15 @@ def answers(
     if arrival is not None and not isinstance(timer, DataFrame):
         timer = None  # the wall clock has no say in what was recorded
     frames = {**(streams or {}), **more}
+    if timer is None and arrival is None and ending is None:
+        _refuse_latency(said, names)
     options = Options(
         said,
         timer,
         shards,
         time_column,
         arrival,
+        reached or {},
         kinds,
         native and not any(BAD in df.columns for df in frames.values() if isinstance(df, DataFrame)),
         ending,
@@ -181,6 +192,18 @@ def answers(
     parts = _parts(query, options)
     together = _together(query, parts, frames, options)
     return Answers(together, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
+
+
+def _refuse_latency(inputs: Inputs, streams: list[str]) -> None:
+    for name in streams:
+        promise = inputs.promises.get(name)
+        if isinstance(promise, TimerPromise) or getattr(promise, "latency", None) is not None:
+            raise SparkError(
+                "HR-SP19",
+                "a bound on latency needs a timer, which is its clock",
+                place=name,
+                hint='leave timer out for "1 second", or leave latency out',
+            )
 
 
 def _parts(query: Query, options: Options) -> Native:
@@ -198,23 +221,26 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     spark = next(iter(matched.values())).sparkSession
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
-    chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables, options.witnesses)
+    every = {**options.witnesses, **matched}
+    taken = {} if several else {name: takes(df) for name, df in every.items()}
+    chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables, options.witnesses, taken)
+    timer = None if options.timer is None else _timer(spark, options.timer, options)
     budget = None if options.memory is None else _budget(spark, options.memory)
     below: DataFrame | None = None
     held: dict[str, Any] = {"budget": budget, "policy": options.policy, "reoptimize": options.reoptimize}
     for host in (replace(each, **held) for each in chain):
-        below = _hosted(spark, query, parts, matched, host, below, options)
+        below = _hosted(query, parts, matched, host, below, timer, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources], options.metrics)
 
 
 def _hosted(
-    spark: SparkSession,
     query: Query,
     parts: Native,
     frames: Mapping[str, DataFrame],
     host: HostSpec,
     below: DataFrame | None,
+    timer: DataFrame | None,
     options: Options,
 ) -> DataFrame:
     """One host over its fans, the timer and the host below."""
@@ -225,8 +251,8 @@ def _hosted(
     ]
     if below is not None:
         packages.append(below)
-    elif options.timer is not None:
-        packages.append(_ticking(spark, options.timer, names, options))
+    if timer is not None and (below is None or (host.streams and not host.recorded)):
+        packages.append(_ticking(timer, names, options))
     if options.ending is not None:
         now = F.unix_micros(F.current_timestamp()).alias(NOW)
         packages.append(options.ending.select(now).mapInArrow(End(names), PACKED_DDL))
@@ -242,9 +268,9 @@ def _hosted(
 
 
 def _fanned(rows: DataFrame, stream: StreamSpec, names: list[int], options: Options) -> DataFrame:
-    """A stream in packages; the clock, where the fan needs none, costs a column of these and not of rows."""
+    """A stream in packages; a clock that is one for all rows costs a column of these and not of rows."""
     packages = rows.mapInArrow(Fan(stream, names), PACKED_DDL)
-    return packages.withColumn("now", _now(packages, options)) if stream.clockless else packages
+    return packages if stream.several else packages.withColumn("now", _now(packages, options))
 
 
 def _budget(spark: SparkSession, memory: int | str) -> int:
@@ -328,15 +354,28 @@ def _before(df: DataFrame, stream: StreamSpec, query: Query, parts: Native, opti
     columns = [_column(df, field.name, source.name) for field in source.schema]
     time = [_time(df, query, source)] if stream.external else []
     now = [] if stream.clockless else [_now(df, options).alias(NOW)]
+    since = _reached(df, stream, options)
     typed = spark_schema(source.schema)
     payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, typed, strict=True)]
     bad = [df[BAD]] if BAD in df.columns else []
-    chosen = df.select(*payload, *time, *now, *bad)
+    chosen = df.select(*payload, *time, *now, *since, *bad)
     chain = parts.prefixes.get(source.name, source)
-    beside = (*((TIME,) if time else ()), *((NOW,) if now else ()), *((BAD,) if bad else ()))
+    carried = {TIME: time, NOW: now, REACHED: since, BAD: bad}
+    beside = tuple(name for name, column in carried.items() if column)
     if options.timer is not None and not (stream.external and stream.learns):
         return _plainly_named(filtered(chosen, chain, beside))
     return _plainly_named(sifted(chosen, chain, stream.guard, beside))
+
+
+def _reached(df: DataFrame, stream: StreamSpec, options: Options) -> list[Column]:
+    """When a row reached its source, where a rate limit makes that matter: as the user says, or its file."""
+    if stream.takes == ALL:
+        return []
+    name = stream.source.name
+    if name in options.reached:
+        return [ticks(df, options.reached[name], name).alias(REACHED)]
+    written = modified(df)
+    return [] if written is None else [clock_ticks(written, options.per_second).alias(REACHED)]
 
 
 def _plainly_named(rows: DataFrame) -> DataFrame:
@@ -378,21 +417,20 @@ def clock_ticks(micros: Column, per_second: int | None) -> Column:
     return F.floor(micros / F.lit(MICROS // per_second)).cast("bigint")
 
 
-def _ticking(
-    spark: SparkSession, timer: Duration | DataFrame, names: list[int], options: Options
-) -> DataFrame:
-    clock = timer if isinstance(timer, DataFrame) else _rate(spark, timer)
-    now = _now(clock, options if isinstance(timer, DataFrame) else replace(options, arrival=None))
-    return clock.select(now.alias(NOW)).mapInArrow(Tick(names), PACKED_DDL)
+def _timer(spark: SparkSession, timer: Duration | DataFrame, options: Options) -> DataFrame:
+    """The ticks: one source, however many hosts hear of it."""
+    if options.arrival is not None:
+        assert isinstance(timer, DataFrame)
+        return timer.select(_now(timer, options).alias(NOW))
+    clock, instant = clock_of(spark, timer)
+    return clock.select(clock_ticks(instant, options.per_second).alias(NOW))
 
 
-def _rate(spark: SparkSession, interval: Duration) -> DataFrame:
-    """A source of Spark's that has something new every `interval`."""
-    from headrace.engine.durations import ticks as in_ticks
-
-    micros = in_ticks(interval, 1_000_000, "timer")
-    source = spark.readStream.format("rate").option("numPartitions", 1)
-    return source.option("rowsPerSecond", max(1, 1_000_000 // micros)).load()
+def _ticking(timer: DataFrame, names: list[int], options: Options) -> DataFrame:
+    if options.arrival is not None:
+        return timer.mapInArrow(Tick(names), PACKED_DDL)
+    packages = timer.mapInArrow(Clock(names, isinstance(options.timer, DataFrame)), PACKED_DDL)
+    return packages.withColumn("now", _now(packages, options))
 
 
 def answered(together: DataFrame, schema: Schema) -> DataFrame:

@@ -24,6 +24,7 @@ from headrace.plan.trees import sources_of
 from headrace.runtimes.spark.notes import REJECTED, counted
 from headrace.runtimes.spark.packing import (
     ENDING,
+    NO_TIME,
     PACKED,
     PASSING,
     ROWS,
@@ -34,6 +35,7 @@ from headrace.runtimes.spark.packing import (
     to_ipc,
 )
 from headrace.runtimes.spark.preaggregate import Preaggregation
+from headrace.runtimes.spark.reading import ALL
 from headrace.runtimes.spark.settling import settle
 from headrace.runtimes.spark.shards import shard_of, split
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
@@ -42,7 +44,8 @@ TIME = "__headrace_time"
 NOW = "__headrace_now"
 BAD = "__headrace_bad"
 """What is wrong with a row that is none, as JSON: the code, the reason, and its text if it came as text."""
-
+REACHED = "__headrace_reached"
+"""When the row reached its source, where a rate limit may leave a backlog there."""
 KEEP = "__headrace_keep"
 """Whether the row goes on. One that Spark has sifted out still brings its time."""
 
@@ -58,8 +61,10 @@ class StreamSpec:
 
     `learns`: its arrivals prove something; `counts`: every one does, not just the greatest of an instant.
     `several`: one micro-batch may hold rows of several instants. With `partials`, partial rows are sent;
-    `lag`, if known, is how far behind the clock a row may be: rows further behind are kept apart. A `witness`
-    is not read by the plan: its times are sent for what they prove of other streams, its rows are not.
+    `lag`, if known, is how far behind the clock a row may be: rows further behind are sent one by one, since
+    only the host knows whether they are late. `takes` is how much of what reached its source a micro-batch
+    takes (`headrace.runtimes.spark.reading`). A `witness` is not read by the plan: its times are sent for
+    what they prove of other streams, its rows are not.
     """
 
     number: int
@@ -72,6 +77,7 @@ class StreamSpec:
     partials: Partials | None = None
     lag: int | None = None
     witness: bool = False
+    takes: str = ALL
 
     @property
     def read(self) -> Source:
@@ -118,7 +124,9 @@ class Fan:
         partials = self._stream.partials
         reduce = None if partials is None else Preaggregation(partials)
         origin = task_number()
+        number, reached = -1, NO_TIME
         for number, batch in enumerate(_gathered(batches)):
+            reached = max(reached, _reached(batch))
             good, bad = self._parted(batch)
             packages, names = [], list[int]()
             if good.num_rows:
@@ -131,6 +139,9 @@ class Fan:
                 packages.append(bad)
                 names.append(self._names[0])
             yield pa.RecordBatch.from_pydict(packed(names, origin, number, packages), schema=PACKED)
+        if self._stream.takes != ALL:
+            last = [Package(self._stream.number, 0, reached=reached) for _ in self._names]
+            yield pa.RecordBatch.from_pydict(packed(self._names, origin, number + 1, last), schema=PACKED)
         settle()
 
     def _parted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Package | None]:
@@ -162,8 +173,8 @@ class Fan:
         rows, times, clocks = sent.rows, sent.times, sent.clocks
         if not sent.sound.all():
             rows, times, clocks = rows.filter(pa.array(sent.sound)), times[sent.sound], clocks[sent.sound]
-        in_force = MIN_TIME if self._stream.lag is None else sent.now - 1 - self._stream.lag
-        partial, greatest = reduce(rows, times, times <= in_force)
+        doubtful = MIN_TIME if self._stream.lag is None else sent.now - 1 - self._stream.lag
+        partial, greatest = reduce(rows, times, times <= doubtful)
         return replace(
             sent,
             rows=partial,
@@ -229,8 +240,12 @@ class Fan:
         return (ticks, clocks) if self._stream.counts else _greatest(ticks, clocks)
 
 
-NO_TIME = -(1 << 63)
-"""Stands for a missing time, on which no row can be."""
+def _reached(batch: pa.RecordBatch) -> int:
+    """The newest instant at which one of the rows reached its source, if known."""
+    if REACHED not in batch.schema.names:
+        return NO_TIME
+    newest = pc.max(batch.column(REACHED)).as_py()
+    return NO_TIME if newest is None else int(newest)
 
 
 def _clocks(batch: pa.RecordBatch) -> Times:
@@ -269,8 +284,27 @@ def _note(sent: Sent) -> Package:
     return Package(PASSING, sent.now, note=np.frombuffer(told, np.uint8))
 
 
+class Clock:
+    """The fan of the timer: tells every shard since when all sources have been asked.
+
+    Of several ticks in a micro-batch our own timers' first one counts (`headrace.runtimes.spark.timer`), and
+    the `newest` of a timer that the user gave.
+    """
+
+    def __init__(self, names: list[int], newest: bool = False) -> None:
+        self._names = names
+        self._of = max if newest else min
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ticks = [t for b in batches for t in b.column(NOW).drop_null().to_pylist()]
+        if ticks:
+            packages = [Package(TIMER, 0, clock=self._of(ticks)) for _ in self._names]
+            columns = packed(self._names, task_number(), 0, packages)
+            yield pa.RecordBatch.from_pydict(columns, schema=PACKED)
+
+
 class Tick:
-    """The fan of the timer: tells every shard what time it is, or, by `says`, that all streams end."""
+    """The fan of recorded instants: tells every shard the time, or, by `says`, that all streams end."""
 
     says = TIMER
 

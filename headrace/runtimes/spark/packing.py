@@ -28,6 +28,9 @@ PASSING = -2
 ENDING = -3
 """The stream of packages that say: nothing more comes on any stream, once all that came with them is in."""
 
+NO_TIME = -(1 << 63)
+"""Stands for a missing time, on which no row can be."""
+
 ROWS = 262_144
 """Rows that are packed together at most: some tens of megabytes."""
 
@@ -51,7 +54,9 @@ class Package:
     `clocks`, where rows of several instants are together, is the arrival of each row, `seen_at` that of each
     time; otherwise all came at `now`. `ends`, `signs` and `heartbeat` come from a host below: its answer
     may be a relation, and it vouches for what is still to come. `note` is an answer of it that is not for
-    this host. `bad` is input of the stream that could not be made into rows, as JSON.
+    this host. `bad` is input of the stream that could not be made into rows, as JSON. `clock`, of the timer:
+    the instant since which every source has been asked. `reached`, of a task that reads a stream with a rate
+    limit: since when its rows have been reaching their source, or `NO_TIME` where nobody knows.
     """
 
     stream: int
@@ -66,8 +71,13 @@ class Package:
     heartbeat: int | None = None
     note: npt.NDArray[np.uint8] | None = None
     bad: npt.NDArray[np.uint8] | None = None
+    clock: int | None = None
+    reached: int | None = None
 
-    FIELDS = ("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "note", "bad")
+    FIELDS = (
+        *("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "note", "bad"),
+        *("clock", "reached"),
+    )
 
     def body(self) -> bytes:
         """All but what the columns of the packed row tell."""

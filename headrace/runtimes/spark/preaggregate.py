@@ -33,17 +33,24 @@ class Preaggregation:
         self._steps = _chain(partials.chain)
         self._pays = True
 
-    def __call__(self, rows: pa.RecordBatch, times: Times, late: Mask) -> tuple[pa.RecordBatch, Times]:
-        """The partial rows of `rows` and their times; rows that are `late` are kept apart from the others."""
+    def __call__(self, rows: pa.RecordBatch, times: Times, doubtful: Mask) -> tuple[pa.RecordBatch, Times]:
+        """The partial rows of `rows` and their times; a row that is `doubtful` stands for itself."""
         for step in self._steps:
             rows, kept = step(rows)
             if kept is not None:
-                times, late = times[kept], late[kept]
-        if self._pays and not self._has_nan(rows):
-            made, greatest = self._grouped(rows, times, late)
-            self._pays = len(greatest) * LEAST_GAIN <= len(times)
-            return made, greatest
-        return self._alone(rows), times
+                times, doubtful = times[kept], doubtful[kept]
+        if not self._pays or self._has_nan(rows) or doubtful.all():
+            return self._alone(rows), times
+        if not doubtful.any():
+            return self._weighed(rows, times)
+        sure, greatest = self._weighed(rows.filter(pa.array(~doubtful)), times[~doubtful])
+        alone = self._alone(rows.filter(pa.array(doubtful)))
+        return pa.concat_batches([sure, alone]), np.concatenate([greatest, times[doubtful]])
+
+    def _weighed(self, rows: pa.RecordBatch, times: Times) -> tuple[pa.RecordBatch, Times]:
+        made, greatest = self._grouped(rows, times)
+        self._pays = len(greatest) * LEAST_GAIN <= len(times)
+        return made, greatest
 
     def _has_nan(self, rows: pa.RecordBatch) -> bool:
         """Arrow and Spark order NaN in different ways: such rows stand for themselves."""
@@ -51,11 +58,9 @@ class Preaggregation:
         floats = [n for n in compared if n is not None and pt.is_floating(rows.schema.field(n).type)]
         return any(pc.any(pc.is_nan(rows.column(name))).as_py() for name in floats)
 
-    def _grouped(self, rows: pa.RecordBatch, times: Times, late: Mask) -> tuple[pa.RecordBatch, Times]:
+    def _grouped(self, rows: pa.RecordBatch, times: Times) -> tuple[pa.RecordBatch, Times]:
         keys = [rows.column(key) for key in self._partials.keys]
         by = [*keys, pa.array(times // self._partials.pane)]
-        if late.any():
-            by.append(pa.array(late.astype(np.int8)))
         asked = [Asked(call.function, _argument(call, rows)) for call in self._partials.calls]
         found, results = grouped(by, [*asked, Asked("max", pa.array(times))])
         *values, greatest = results

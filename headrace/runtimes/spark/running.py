@@ -6,12 +6,12 @@ import json
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,9 @@ from headrace.plan.nodes import Plan
 from headrace.plan.show import show
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, stood_for
-from headrace.runtimes.spark.fan import NO_TIME, StreamSpec
-from headrace.runtimes.spark.packing import ENDING, Package, Times, from_ipc
+from headrace.runtimes.spark.fan import StreamSpec
+from headrace.runtimes.spark.packing import ENDING, NO_TIME, Package, Times, from_ipc
+from headrace.runtimes.spark.reading import ALL, LIMITED, WITHHELD
 from headrace.runtimes.spark.store import Head, Store
 from headrace.time.timestamp import MIN_TIME
 
@@ -41,7 +42,8 @@ class HostSpec:
 
     Streams are numbered as the packages number them, inlets (one for each shard below) after them. `names`
     are the shards; `id` names the host in the workers' caches. `budget` is what a shard may hold, in bytes,
-    `policy` what becomes of what does not fit.
+    `policy` what becomes of what does not fit. `recorded`: rows bring the instants at which they arrived,
+    which are the clock; otherwise rows may have waited at their source.
     """
 
     id: str
@@ -55,6 +57,7 @@ class HostSpec:
     budget: int | None = None
     reoptimize: int | bool = False
     policy: Shortage = "fail"
+    recorded: bool = False
 
     @cached_property
     def layout(self) -> str:
@@ -72,6 +75,9 @@ class HostSpec:
         engine = Engine(shelf=DirectoryShelf(local_directory()) if self.spills else None)
         self.inputs.install(engine, [stream.source for stream in self.streams])
         engine.add(QUERY, self.plan)
+        if not self.recorded:
+            for stream in self.streams:
+                engine.read_until(stream.source.name, MIN_TIME)
         engine.budget(self.budget, policy=self.policy, measure_at_snapshots=True)
         engine.reoptimize_every(self.reoptimize)
         return engine
@@ -136,17 +142,25 @@ def read(rows: Iterable[Any]) -> list[Package]:
 
 def feed(engine: Engine, spec: HostSpec, packages: list[Package]) -> None:
     """Push what came at each instant, tell the engine what came elsewhere, and let it run."""
-    by_instant: dict[int, list[Package]] = defaultdict(list)
-    for package in packages:
-        if package.stream == ENDING:
-            continue
-        for instant, part in _instants(package):
-            by_instant[instant].append(part)
-    for instant in sorted(by_instant):
-        _feed_instant(engine, spec, by_instant[instant], max(instant, engine.now))
+    for instant, parts in _by_instant(spec, packages):
+        _feed_instant(engine, spec, parts, max(instant, engine.now))
     ends = [package.now for package in packages if package.stream == ENDING]
     if ends:
         _end(engine, spec, max(ends))
+
+
+def _by_instant(spec: HostSpec, packages: list[Package]) -> Iterator[tuple[int, list[Package]]]:
+    """What came at each instant; where none are recorded, a micro-batch is one."""
+    came = [package for package in packages if package.stream != ENDING]
+    if not spec.recorded:
+        if came:
+            yield max(package.now for package in came), came
+        return
+    by_instant: dict[int, list[Package]] = defaultdict(list)
+    for package in came:
+        for instant, part in _instants(package):
+            by_instant[instant].append(part)
+    yield from sorted(by_instant.items())
 
 
 def _end(engine: Engine, spec: HostSpec, now: int) -> None:
@@ -169,7 +183,41 @@ def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: 
     engine.now = now
     for stream, times in seen.items():
         engine.observe(spec.streams[stream].source.name, np.concatenate(times))
+    if not spec.recorded:
+        _read_until(engine, spec, packages)
     engine.advance(now)
+
+
+def _read_until(engine: Engine, spec: HostSpec, packages: list[Package]) -> None:
+    """Tell the engine how far what reached each source is in, as far as this micro-batch says."""
+    clock = max((p.clock for p in packages if p.clock is not None), default=None)
+    for stream in spec.streams:
+        tasks = [p.reached for p in packages if p.stream == stream.number and p.reached is not None]
+        known = _KNOWN[stream.takes](clock, tasks)
+        if known is not None:
+            engine.read_until(stream.source.name, min(known, engine.now))
+
+
+def _all(clock: int | None, tasks: list[int]) -> int | None:
+    return clock
+
+
+def _limited(clock: int | None, tasks: list[int]) -> int | None:
+    """A source that gave nothing had nothing; of one that gave something the oldest rows come first."""
+    return _withheld(clock, tasks) if tasks else clock
+
+
+def _withheld(clock: int | None, tasks: list[int]) -> int | None:
+    oldest = min(tasks, default=NO_TIME)
+    return None if oldest == NO_TIME else oldest - 1
+
+
+_KNOWN: Final[dict[str, Callable[[int | None, list[int]], int | None]]] = {
+    ALL: _all,
+    LIMITED: _limited,
+    WITHHELD: _withheld,
+}
+"""Until when what reached a source has been read, by how much of it a micro-batch takes."""
 
 
 def _instants(package: Package) -> Iterator[tuple[int, Package]]:

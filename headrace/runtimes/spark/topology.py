@@ -33,11 +33,13 @@ def hosts(
     several: bool = False,
     tables: Mapping[str, bytes] | None = None,
     witnesses: Collection[str] = (),
+    takes: Mapping[str, str] | None = None,
 ) -> list[HostSpec]:
     """The hosts of a plan, from the lowest to the one whose answers are the query's.
 
-    `several`: a micro-batch may hold rows of several instants. `tables` are their rows by name. `witnesses`
-    are streams that the plan does not read, and whose arrivals may prove something of those that it reads.
+    `several`: instants are recorded, and a micro-batch may hold rows of several. `tables` are their rows by
+    name, `takes` how much of each stream a micro-batch takes. `witnesses` are streams that the plan does not
+    read, and whose arrivals may prove something of those that it reads.
     """
     there = {*witnesses, *(source.name for source in sources_of(plan))}
     plan, reduced = (plan, None) if several else _reduced(plan, inputs, outlet)
@@ -47,7 +49,8 @@ def hosts(
     for i, stage in enumerate(cut):
         below = (cut[i - 1].output, len(names[i - 1])) if i else (None, 0)
         host = _host(stage, inputs, names[i], below[0], below[1], several, reduced)
-        host = replace(host, streams=host.streams + _witnesses(host, inputs, several, there))
+        streams = _taking(host.streams + _witnesses(host, inputs, several, there), takes or {})
+        host = replace(host, recorded=several, streams=streams)
         made.append(host if i == len(cut) - 1 else _as_lower(host))
     lower = [_forward(stage, cut[i + 1], made[i + 1], outlet) for i, stage in enumerate(cut[:-1])]
     outlets = [*lower, outlet]
@@ -59,6 +62,10 @@ def hosts(
         )
         told |= own
     return made
+
+
+def _taking(streams: tuple[StreamSpec, ...], takes: Mapping[str, str]) -> tuple[StreamSpec, ...]:
+    return tuple(replace(s, takes=takes.get(s.source.name, s.takes)) for s in streams)
 
 
 def _tables(plan: Plan, tables: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -1,0 +1,100 @@
+"""How much of what has reached a source a micro-batch takes: all of it, unless a rate limit leaves a backlog.
+
+A promise by the clock holds for rows that have not reached their source, so it needs to know what is still
+unread there. Spark does not tell a query; the options of the source do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+ALL: Final = "all"
+"""A micro-batch takes all that its source has."""
+LIMITED: Final = "limited"
+"""A rate limit may leave a backlog; a source that gives nothing has none."""
+WITHHELD: Final = "withheld"
+"""Rows may be left waiting although there is room for them, for a fuller micro-batch."""
+
+_WITHHOLDS: Final = re.compile(r"min.*per.?(trigger|batch)|max.?trigger.?delay", re.I)
+_LIMITS: Final = re.compile(r"max.*per.?(micro.?)?(trigger|batch)", re.I)
+_LIMITED_UNLESS_SAID: Final = frozenset(("delta", "cloudfiles"))
+_NEWEST_FIRST: Final = "latestfirst"
+_METADATA: Final = "_metadata"
+
+Source = tuple[str, Mapping[str, str]]
+"""A source in a plan: its format, and its options with names in lower case."""
+
+
+def takes(df: DataFrame) -> str:
+    """How much of its sources a micro-batch of `df` takes: the least of them counts."""
+    found = [_takes(form, options) for form, options in sources(df)]
+    return next((each for each in (WITHHELD, LIMITED) if each in found), ALL)
+
+
+def _takes(form: str, options: Mapping[str, str]) -> str:
+    if any(_WITHHOLDS.search(name) for name in options):
+        return WITHHELD
+    limited = form.lower() in _LIMITED_UNLESS_SAID or any(_LIMITS.search(name) for name in options)
+    return LIMITED if limited else ALL
+
+
+def modified(df: DataFrame) -> Column | None:
+    """When the file of a row was written, in microseconds, if all rows come from files read in that order.
+
+    It is when the row reached its source, or earlier.
+    """
+    if _METADATA in df.columns or any(_NEWEST_FIRST in options for _, options in sources(df)):
+        return None
+    column = F.col(f"{_METADATA}.file_modification_time")
+    try:
+        known = df.select(column).schema
+    except Exception:  # there is no such column: AnalysisException, of Spark or of Spark Connect
+        return None
+    return F.unix_micros(column) if len(known) else None
+
+
+def sources(df: DataFrame) -> list[Source]:
+    """The streaming sources that a DataFrame reads."""
+    plan = getattr(df, "_jdf", None)
+    return list(_classic(plan) if plan is not None else _connect(df))
+
+
+def _classic(frame: Any) -> Iterator[Source]:
+    leaves = frame.queryExecution().analyzed().collectLeaves()
+    for leaf in (leaves.apply(i) for i in range(leaves.size())):
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            yield leaf.sourceName(), _lowered(_scala_map(leaf.dataSource().options()))
+        elif kind == "StreamingRelationV2":
+            yield leaf.sourceName(), _lowered(dict(leaf.extraOptions()))
+
+
+def _scala_map(options: Any) -> dict[str, str]:
+    entries = options.toSeq()
+    pairs = (entries.apply(i) for i in range(entries.size()))
+    return {str(pair._1()): str(pair._2()) for pair in pairs}
+
+
+def _connect(df: Any) -> Iterator[Source]:
+    """The plan of Spark Connect, as it is sent to the server."""
+    yield from _reads(df._plan.to_proto(df.sparkSession.client))
+
+
+def _reads(message: Any) -> Iterator[Source]:
+    if message.DESCRIPTOR.name == "Read" and message.is_streaming:
+        yield message.data_source.format, _lowered(dict(message.data_source.options))
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        repeated = hasattr(value, "__iter__") and not hasattr(value, "DESCRIPTOR")
+        for each in value if repeated else (value,):
+            yield from _reads(each)
+
+
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in options.items()}
