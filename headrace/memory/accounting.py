@@ -91,7 +91,7 @@ def _column(column: pa.Array) -> int:
     if pt.is_nested(column.type) or pt.is_dictionary(column.type):
         return int(column.nbytes)
     if pt.is_primitive(column.type) or pt.is_fixed_size_binary(column.type):
-        return -(-len(column) * column.type.bit_width // 8) + known
+        return -(-len(column) * int(column.type.bit_width) // 8) + known
     lengths = pc.sum(pc.binary_length(column)).as_py() if len(column) else 0
     return int(lengths or 0) + 4 * (len(column) + 1) + known
 
