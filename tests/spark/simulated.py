@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from headrace.plan.nodes import Plan, Source
 from headrace.plan.trees import sources_of
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, is_flat, late_rows, rejected_rows
-from headrace.runtimes.spark.fan import NOW, TIME, Clock, End, Fan, StreamSpec
+from headrace.runtimes.spark.fan import NOW, REACHED, TIME, Clock, End, Fan, StreamSpec
 from headrace.runtimes.spark.host import Host
 from headrace.runtimes.spark.notes import (
     KIND,
@@ -136,9 +137,16 @@ def on_spark(
     outlet: Outlet | None = None,
     ends: bool = False,
     witnesses: tuple[str, ...] = (),
+    said: list[int | None] | None = None,
+    takes: Mapping[str, str] | None = None,
+    reached: list[dict[str, np.ndarray]] | None = None,
     **more: Any,
 ) -> Outcome:
-    """The plan as `apply` would lay it out, micro-batch by micro-batch; `more` is said to every host."""
+    """The plan as `apply` would lay it out, micro-batch by micro-batch; `more` is said to every host.
+
+    `said` is what the timer says with each micro-batch, `takes` how much of a stream one takes, and `reached`
+    when the rows of each micro-batch reached their source, if they say.
+    """
     outcome = Outcome()
     outlet = outlet or Outlet("__t")
     answer = outlet.schema(plan.schema)
@@ -149,15 +157,18 @@ def on_spark(
         outlet,
         tables={name: to_ipc(rows) for name, rows in tables.items()},
         witnesses=witnesses,
+        takes=takes,
     )
     chain = [replace(host, **more) for host in chain]
-    said = clocks(batches)
+    said = said or clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
+        since = {} if reached is None else reached[number - 1]
         if cluster.rng.random() < 0.1:
             cluster.restart()
         below: list[pa.RecordBatch | pd.DataFrame] = []
         for level, host in enumerate(chain):
-            packages = below + [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
+            fanned = (_fanned(s, host, arrived, now, cluster.rng, since) for s in host.streams)
+            packages = below + [package for each in fanned for package in each]
             packages += [_clocked(b, now) for b in Clock(list(host.names))(iter([_clock(said[number - 1])]))]
             if ends and number == len(batches):
                 packages += list(End(list(host.names))(iter([_clock(now)])))
@@ -170,7 +181,12 @@ def on_spark(
 
 
 def _fanned(
-    stream: StreamSpec, host: HostSpec, arrived: Arrived, now: int, rng: random.Random
+    stream: StreamSpec,
+    host: HostSpec,
+    arrived: Arrived,
+    now: int,
+    rng: random.Random,
+    since: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[pa.RecordBatch]:
     if stream.source.name not in arrived:
         return []
@@ -186,6 +202,9 @@ def _fanned(
         if not stream.clockless:
             columns.append(pa.array(np.full(stop - begin, now), pa.int64()))
             names.append(NOW)
+        if stream.source.name in since:
+            columns.append(pa.array(since[stream.source.name][begin:stop], pa.int64()))
+            names.append(REACHED)
         batch = pa.RecordBatch.from_arrays(columns, names)
         made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(iter([batch]))]
     return [_clocked(b, now) for b in made]
