@@ -49,7 +49,7 @@ class Reached:
 
 @dataclass
 class World:
-    """What Spark did: micro-batches, what the timer said with each, and when rows had reached their source."""
+    """What Spark did: micro-batches, what the timer said with each, when rows had reached their source."""
 
     batches: list[MicroBatch] = field(default_factory=list)
     said: list[int | None] = field(default_factory=list)
@@ -57,7 +57,7 @@ class World:
 
 
 def world(rng: random.Random, rows: dict[str, Reached], limits: dict[str, int | None], once: bool) -> World:
-    """Runs and downtimes until all is read. With `once`, a run asks its sources when it starts, and only then."""
+    """Runs and downtimes until all is read. With `once`, a run asks its sources only when it starts."""
     made, clock, tick = World(), rng.randint(0, SPAN), None
     while any(each.taken < len(each.at) for each in rows.values()):
         clock += rng.choice((1, 1, 2, 30))  # a slow trigger, or nobody at work
