@@ -295,7 +295,8 @@ def embedded_instants(
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)
-    names = list(dict.fromkeys(source.name for source in sources_of(plan))) if waited else []
+    all_read = [*sources_of(plan), *witnesses]
+    names = list(dict.fromkeys(source.name for source in all_read)) if waited else []
     for name in names:
         engine.read_until(name, MIN_TIME)
     said = clocks(batches)
