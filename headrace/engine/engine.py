@@ -223,11 +223,14 @@ class Engine:
         """Put rows into a stream, arriving at `now`; external streams bring their times. Nothing runs yet.
 
         Returns the rows that went in. Push all rows of an instant before it is run: heartbeats that their
-        arrival proves hold for what comes after. Without `learn` these rows teach the bounds nothing, because
-        `observe` tells of them.
+        arrival proves hold for what comes after. Where whether one is late depends on the others, as with
+        sessions under `admit`, they wait until then, and all that may go in are returned. Without `learn`
+        these rows teach the bounds nothing, because `observe` tells of them.
         """
-        self.now = self.now if now is None else max(self.now, now)
         source = self._source(stream)
+        if now is not None and now > self.now:
+            self._enter()
+            self.now = now
         batch = source.push(data, times, self.now, learn=learn)
         self._note(stream, batch)
         _wake(source)
@@ -269,11 +272,13 @@ class Engine:
     def heartbeat(self, stream: str, time: int) -> None:
         """The source itself promises that its rows to come are later than `time`."""
         _check_instant(time, stream)
+        self._enter()
         self._source(stream).heartbeat(time)
 
     def punctuate(self, stream: str, punctuation: Punctuation) -> None:
         """The source itself promises that no later row matches `punctuation`."""
         source = self._source(stream)
+        self._enter()
         if not punctuation.patterns:
             source.heartbeat(punctuation.until)
             return
@@ -282,11 +287,14 @@ class Engine:
 
     def end(self, stream: str) -> None:
         """Nothing more comes on a stream."""
-        self._source(stream).end()
+        source = self._source(stream)
+        self._enter()
+        source.end()
 
     def advance(self, now: int) -> None:
         """The wall clock says `now` (never back); periodic ETS are made, and all that can run runs."""
         _check_instant(now, "now")
+        self._enter()
         self.now = max(self.now, now)
         for source in self.graph.sources.values():
             source.tick(self.now)
@@ -298,6 +306,7 @@ class Engine:
 
     def run(self) -> None:
         """Execute until nothing can run and no source can help an operator that waits."""
+        self._enter()
         if self.manager is not None:
             self.manager.look()
         self._run()
@@ -316,6 +325,21 @@ class Engine:
                 self._executor.run(node)
             elif not self._demand():
                 break
+
+    def _enter(self) -> None:
+        """Let in the rows of this instant that are judged together."""
+        waiting = [source for source in self.graph.sources.values() if source.waiting]
+        if not waiting:
+            return
+        if any(source.must_catch_up for source in waiting):
+            self._catch_up()
+        for source in waiting:
+            source.announce()
+        for source in waiting:
+            source.enter(self.now)
+            _wake(source)
+        for source in waiting:
+            source.admission.judged()
 
     def _catch_up(self) -> None:
         """Answer for all that was in force before the rows of this instant, which some of them are late for.
@@ -354,6 +378,7 @@ class Engine:
 
     def drain_late(self) -> list[Late]:
         """Rows that came too late since the last call."""
+        self._enter()
         return [late for source in self.graph.sources.values() for late in _emptied(source.admission.late)]
 
     def drain_rejected(self) -> list[Rejected]:
@@ -532,6 +557,7 @@ class Engine:
 
     def metrics(self) -> Metrics:
         """Counts, sizes and waiting times of every node and source."""
+        self._enter()
         orders = {**self._orders.done, **self._orders.pending}
         return replace(
             measure(self.graph, self.now),
@@ -547,6 +573,7 @@ class Engine:
                 f"cannot count from version {since}: the last snapshot is {self._version}",
                 hint="take a full snapshot",
             )
+        self._enter()
         if any(s.admission.late or s.admission.rejected for s in self.graph.sources.values()):
             raise GraphError(
                 "HR-G008",

@@ -66,6 +66,21 @@ class Admission:
     rows_rejected: int = 0
     rows_shed: int = 0
 
+    @property
+    def together(self) -> bool:
+        """Whether the rows of an instant are judged together: one may keep another from being late."""
+        return self.rules.enforce == "admit" and any(gate.together for gate in self.gates)
+
+    def announce(self, batch: Batch) -> None:
+        """These rows are about to be judged, here and where rows of other streams come to the same place."""
+        for gate in self.gates:
+            gate.announce(batch)
+
+    def judged(self) -> None:
+        """All rows of the instant have been judged."""
+        for gate in self.gates:
+            gate.judged()
+
     @contextmanager
     def accounting(self, rows: int) -> Iterator[None]:
         """Count rows in, unless they are refused: then nothing of them was set apart either."""

@@ -29,6 +29,17 @@ class Gate(ABC):
     depends on arrivals alone.
     """
 
+    together = False
+    """Whether the rows of an instant are judged together, whatever streams and pushes they come by."""
+
+    def announce(self, batch: Batch) -> None:
+        """Rows of this stream that are about to be judged."""
+        return
+
+    def judged(self) -> None:
+        """All rows of the instant have been judged."""
+        return
+
     @abstractmethod
     def missed(self, batch: Batch, now: int) -> tuple[Counts, Mask]:
         """How many answers each row is too late for, and whether one is left that it is in time for."""
@@ -65,18 +76,30 @@ class SessionGate(Gate):
     """Where rows come to sessions: late is what would only make or extend one that is over.
 
     That depends on the sessions that are open and on the row's group, so the rows go the `ways` from the
-    source to the operator beforehand. Rows that come together are judged together.
+    source to the operator beforehand. All rows of an instant are judged together, those of other streams
+    that come to the same sessions too: a row is not late if one that came with it keeps its session open.
     """
 
     sessions: LooseSessionsOperator
     ways: list[Way]
     in_force: Callable[[int], int]
+    together = True
+    _announced: Batch | None = field(default=None, repr=False)
     _judged: tuple[Batch, Mask, Counts] | None = field(default=None, repr=False)
+
+    def announce(self, batch: Batch) -> None:
+        numbered = Batch(batch.data, batch.start, arrival=np.arange(len(batch)))
+        self._announced = sort_by_start(concat([way(numbered) for way in self.ways]))
+        self.sessions.announce(self._announced)
+
+    def judged(self) -> None:
+        self._announced = None
+        self.sessions.announce(None)
 
     def missed(self, batch: Batch, now: int) -> tuple[Counts, Mask]:
         frontier = max(self.sessions.frontier, self.in_force(now))
-        numbered = Batch(batch.data, batch.start, arrival=np.arange(len(batch)))
-        there = sort_by_start(concat([way(numbered) for way in self.ways]))
+        there, self._announced = self._announced, None
+        assert there is not None
         late, codes = self.sessions.late(there, frontier)
         self._judged = there, late, codes
         rows = _numbers(there)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
-from headrace.flow.batch import Batch, Extent, sort_by_start
+from headrace.flow.batch import Batch, Extent, concat, sort_by_start
 from headrace.flow.words import constant
 from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
@@ -57,6 +57,9 @@ class SourceNode:
         self._next_period = MIN_TIME
         self.read_until: int | None = None
         self.held_to = MIN_TIME
+        self.waiting: list[Batch] = []
+        """Rows of this instant that are judged together with all others of it (`enter`)."""
+        self._waiting_under = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
 
@@ -80,14 +83,18 @@ class SourceNode:
     ) -> Batch:
         """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace.
 
-        Without `learn`, the promise hears of the arrivals by `observe` only.
+        Without `learn`, the promise hears of the arrivals by `observe` only. Where the rows of an instant
+        are judged together, all that pass the other checks are returned, and wait for `enter`.
         """
         self._check(data)
         with self.admission.accounting(data.num_rows):
             batch = self._stamp(data, times, now)
             if self.kind is TimeKind.EXTERNAL:
                 batch = self._admit(batch, now, learn)
-        self.arc.append(batch)
+        if self.admission.together:
+            self.waiting.append(batch)
+        else:
+            self.arc.append(batch)
         return batch
 
     def _check(self, data: pa.RecordBatch) -> None:
@@ -143,9 +150,12 @@ class SourceNode:
             batch = self.admission.stamped(batch, self.stamp)
         times = batch.start
         in_force = self._known_before(now)
-        if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):
-            self.catch_up()
-        kept = self.admission.enforced(batch, now, in_force, reach)
+        if self.admission.together:
+            self._waiting_under, kept = in_force, batch
+        else:
+            if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):
+                self.catch_up()
+            kept = self.admission.enforced(batch, now, in_force, reach)
         if learn:
             self.observe(times, now)
         kept = kept if reach.ordered else sort_by_start(kept)
@@ -157,6 +167,23 @@ class SourceNode:
                 hint="declare bounds for the stream: its rows are then put in order",
             )
         return kept
+
+    @property
+    def must_catch_up(self) -> bool:
+        """Whether a row that waits is at or before the heartbeat that it is held to."""
+        return any(bool((batch.start <= self._waiting_under).any()) for batch in self.waiting)
+
+    def announce(self) -> None:
+        """Put the rows that wait together, and let those who judge them know of all before they do."""
+        batch = concat(self.waiting)
+        self.waiting = [sort_by_start(batch)]
+        self.admission.announce(self.waiting[0])
+
+    def enter(self, now: int) -> None:
+        """The rows that waited go in, but for those that are too late."""
+        batch, self.waiting = self.waiting[0], []
+        reach = Extent.of(batch.start) if len(batch) else Extent(MAX_TIME, MIN_TIME, True)
+        self.arc.append(self.admission.enforced(batch, now, self._waiting_under, reach))
 
     def heartbeat(self, time: int) -> bool:
         """Promise that rows to come are later than `time`, and spread it; true if that is news."""

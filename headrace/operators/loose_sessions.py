@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.flow.batch import Batch
+from headrace.flow.batch import Batch, concat
 from headrace.flow.state import Part
 from headrace.operators.order import InputManager
 from headrace.operators.session_aggregate import SessionAggregateOperator
@@ -31,12 +31,23 @@ class LooseSessionsOperator(InputManager, SessionAggregateOperator):
     def __init__(self, plan: SessionAggregate) -> None:
         super().__init__(plan)
         self._refused = Refused()
+        self._coming: list[Batch] = []
+
+    def announce(self, batch: Batch | None) -> None:
+        """Rows that come at this instant, before any is judged; None: all of them have been."""
+        self._coming = [] if batch is None else [*self._coming, batch]
 
     def late(self, batch: Batch, frontier: int) -> tuple[Mask, Ints]:
-        """Which rows of a batch, its rows taken together, come too late; and the code of each row's group."""
-        codes = self._codes(batch)
+        """Which rows of a batch come too late; and the code of each row's group.
+
+        The rows are taken together with all others that were announced.
+        """
+        others = [each for each in self._coming if each is not batch]
+        all_rows = concat([batch, *others]) if others else batch
+        codes = self._codes(all_rows)
         assert isinstance(self._sessions, MergingSessions)
-        return self._sessions.late(batch.start, codes, len(self._groups), self._plan.gap, frontier), codes
+        late = self._sessions.late(all_rows.start, codes, len(self._groups), self._plan.gap, frontier)
+        return late[: len(batch)], codes[: len(batch)]
 
     def refuse(self, times: Ints, codes: Ints) -> None:
         """Rows with these times and groups are on their way, and too late."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -380,6 +381,48 @@ def test_an_admitted_row_comes_to_every_session_that_is_not_reported_yet(data: s
         assert_same_stream(answers[name], rows, schema=plan.schema)
     assert missed == sum(late for _, late in wanted)
     assert accounted(engine)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 4), st.sampled_from([None, ()]))
+def test_how_the_rows_of_an_instant_are_pushed_changes_no_session(
+    seed: int, delta: int, gap: int, partition: tuple[str, ...] | None
+) -> None:
+    """One push a stream, or one a row, in any order of rows and streams: they are judged together."""
+    rng = random.Random(seed)
+    sessions = SessionAggregate(UNION, ("k",), CALLS, gap, ("from", "to"), partition)
+    whole, cut = (_several({"q": RStream(sessions, 1)}, delta) for _ in range(2))
+    for clock in range(1, 9):
+        came = [
+            (rng.choice("ab"), rng.randint(4 * clock - 14, 4 * clock), {"k": rng.randint(0, 1), "v": i % 9})
+            for i in range(rng.randint(4, 10))
+        ]
+        for stream in "ab":
+            mine = [each for each in came if each[0] == stream]
+            batch = pa.RecordBatch.from_pylist([row for _, _, row in mine], schema=SCHEMA)
+            whole.push(stream, batch, np.array([time for _, time, _ in mine], np.int64), now=clock)
+        for stream, time, row in rng.sample(came, len(came)):
+            cut.push(stream, pa.RecordBatch.from_pylist([row], schema=SCHEMA), [time], now=clock)
+        assert _taken(whole, clock) == _taken(cut, clock)
+
+
+def _taken(engine: Engine, clock: int) -> list[Any]:
+    """The answers and the late rows of an instant, in one order."""
+    engine.advance(clock)
+    answers = [
+        (int(t), str(r)) for b in engine.drain() for t, r in zip(b.start, b.data.to_pylist(), strict=True)
+    ]
+    late = [
+        (each.stream, time, str(row), missed, admitted)
+        for each in engine.drain_late()
+        for time, row, missed, admitted in zip(
+            each.times.tolist(),
+            each.rows.to_pylist(),
+            each.missed.tolist(),
+            each.admitted.tolist(),
+            strict=True,
+        )
+    ]
+    return [sorted(answers), sorted(late)]
 
 
 def _several(plans: dict[str, Plan], delta: int) -> Engine:

@@ -37,6 +37,7 @@ from headrace.plan.nodes import (
     SlidingAggregate,
     Source,
     Table,
+    Union,
     Window,
 )
 from headrace.plan.session import SessionAggregate
@@ -320,6 +321,56 @@ def test_late_rows_come_to_open_sessions_on_every_shard(data: st.DataObject) -> 
     assert Counter(map(repr, spread.answers)) == Counter(map(repr, whole.answers))
     if below is SOURCE:
         assert Counter(map(repr, spread.late)) == Counter(map(repr, whole.late))
+
+
+def _few(*rows: tuple[int, int]) -> Any:
+    """Rows (a, time) of the source, as they come in a micro-batch."""
+    data = pa.RecordBatch.from_pylist([{"a": a, "b": None, "f": 0.0} for a, _ in rows], schema=SOURCE.columns)
+    return data, np.array([time for _, time in rows], object)
+
+
+SESSIONS = RStream(SessionAggregate(SOURCE, ("a",), CALLS[:1], 2, ("w0", "w1"), ()), 1)
+
+
+def test_sessions_under_admit_do_not_depend_on_how_rows_are_split_into_tasks() -> None:
+    """The row at 0 would be late by itself; one of the same micro-batch, at 2, keeps its session open."""
+    inputs = Inputs(promises={"s": DisorderPromise(0)}, rules={"s": Rules(True, "admit")})
+    batches: list[MicroBatch] = [(0, {"s": _few((1, 3))}), (5, {}), (45, {})]
+    for seed in range(30):
+        for rows in (_few((1, 0), (0, 2)), _few((0, 2), (1, 0))):
+            batches[1] = (5, {"s": rows})
+            spread = on_spark(SESSIONS, inputs, batches, {}, 1, Cluster(random.Random(seed)))
+            assert sorted(spread.answers) == sorted(embedded(SESSIONS, inputs, batches, {}).answers)
+            assert spread.late == []
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 4), st.sampled_from([None, ()]))
+def test_tasks_and_the_order_of_rows_and_streams_change_no_session(
+    seed: int, partitions: int, gap: int, partition: tuple[str, ...] | None
+) -> None:
+    """Whether a row is late for its session depends on all rows of its instant, in any order."""
+    rng, names = random.Random(seed), ["s", "u"]
+    below = Union(tuple(Source(name, SOURCE.columns) for name in names))
+    plan = RStream(SessionAggregate(below, ("a",), CALLS[:1], gap, ("w0", "w1"), partition), 1)
+    inputs = Inputs(
+        promises={name: TimerPromise(rng.randint(0, 3)) for name in names},
+        rules=dict.fromkeys(names, Rules(True, "admit")),
+    )
+    batches, shuffled = list[MicroBatch](), list[MicroBatch]()
+    for now in range(4, 32, 4):
+        rows = {
+            name: [(rng.randint(0, 1), rng.randint(now - 14, now)) for _ in range(rng.randint(1, 5))]
+            for name in names
+        }
+        batches.append((now, {name: _few(*rows[name]) for name in names}))
+        mixed = {name: rng.sample(rows[name], len(rows[name])) for name in rng.sample(names, 2)}
+        shuffled.append((now, {name: _few(*each) for name, each in mixed.items()}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        spread = on_spark(plan, inputs, [*shuffled, (100, {})], {}, partitions, Cluster(rng))
+    whole = embedded(plan, inputs, [*batches, (100, {})], {})
+    assert sorted(spread.answers) == sorted(whole.answers)
+    assert sorted(spread.late) == sorted(whole.late)
 
 
 KEYED = Source("a", pa.schema([("k", pa.int64())]))
