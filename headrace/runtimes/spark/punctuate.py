@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, TimestampType
 
 from headrace.errors import SparkError
+from headrace.runtimes.spark.timer import clock_of
 
 _NOW = "__headrace_now"
 
@@ -96,14 +97,17 @@ def _clock(spark: SparkSession, timer: str | DataFrame) -> DataFrame:
 
 
 def _ticks(spark: SparkSession, period: str) -> DataFrame:
-    """Spark's rate source: its times come from its offsets, so a replayed batch has the same ones.
+    """Each second Spark's rate source: its times come from its offsets, so a replayed batch has the same.
 
     Its newest row is at least a second older than the moment at which Spark asks the sources what is new.
     That second is needed: a heartbeat must not run ahead of a source that was asked just before the timer.
     """
     seconds = _whole_seconds(period)
+    if seconds > 1:
+        clock, instant = clock_of(spark, f"{seconds} seconds")
+        return clock.select(F.timestamp_micros(instant).alias(_NOW))
     rate = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    return rate.filter(F.col("value") % seconds == 0).select(F.col("timestamp").alias(_NOW))
+    return rate.select(F.col("timestamp").alias(_NOW))
 
 
 def _whole_seconds(period: str) -> int:
