@@ -18,7 +18,7 @@ from headrace.time.arrivals import batch, went_back
 from headrace.time.bounds import NEVER, Bounds, ensure_progress
 from headrace.time.grouping import Grouped
 from headrace.time.holding import Holding, explain
-from headrace.time.schedule import lay_out
+from headrace.time.schedule import Schedule, lay_out
 from headrace.time.skew import Ints
 from headrace.time.staircases import Staircases
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
@@ -34,9 +34,14 @@ class HeartbeatGenerator:
     memory, and no heartbeat later by `tick` or more (§5.1). With `close`, B* is used in place of B.
 
     Of groups (§5.2) the streams are the members: they arrive and have heartbeats, each that of its group.
+
+    `ordered`: the arrivals of one clock are given in the order in which they came. A micro-batch of several
+    streams does not know that order: of another stream, a row then comes after those of earlier clocks only.
     """
 
-    def __init__(self, bounds: Bounds | Grouped, *, tick: int = 1, close: bool = True) -> None:
+    def __init__(
+        self, bounds: Bounds | Grouped, *, tick: int = 1, close: bool = True, ordered: bool = True
+    ) -> None:
         declared = bounds.bounds if isinstance(bounds, Grouped) else bounds
         self.bounds = declared.closed() if close else declared
         ensure_progress(self.bounds)
@@ -45,9 +50,21 @@ class HeartbeatGenerator:
         self._grouped = bounds if isinstance(bounds, Grouped) else None
         self._group = _index(np.zeros(0, dtype=np.int64) if self._grouped is None else self._grouped.group)
         self._tick = tick
-        self._steps = Staircases(lay_out(self.bounds), len(self.bounds.streams))
+        self._ordered = ordered
+        self._steps = Staircases(self._laid_out(), len(self.bounds.streams))
         self._sent: Ints | None = None
         self._now = MIN_TIME
+
+    def _laid_out(self) -> Schedule:
+        alone = np.ones(len(self.groups), np.bool_)
+        if self._grouped is not None:
+            alone = np.bincount(self._group, minlength=len(self.groups)) < 2
+        return lay_out(self.bounds, self._ordered, alone)
+
+    def unordered(self) -> HeartbeatGenerator:
+        """A new one by the same bounds, for arrivals whose order within a clock is not known."""
+        bounds = self.bounds if self._grouped is None else replace(self._grouped, bounds=self.bounds)
+        return HeartbeatGenerator(bounds, tick=self._tick, close=False, ordered=False)
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -163,7 +180,7 @@ class HeartbeatGenerator:
         renewed = Bounds(bounds.skew.closure() if close else bounds.skew, bounds.latency, timeout)
         ensure_progress(renewed)
         self.bounds = renewed
-        self._steps.relay(lay_out(renewed))
+        self._steps.relay(self._laid_out())
 
     def snapshot(self) -> Snapshot:
         """All state as a plain dict of arrays and ints; the bounds are the caller's to keep."""

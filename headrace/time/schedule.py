@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.time.bounds import Bounds
 from headrace.time.skew import Ints
@@ -28,8 +29,12 @@ class Schedule:
     counted: Counted
 
 
-def lay_out(bounds: Bounds) -> Schedule:
-    """The schedule of a matrix: a time-based pair (t, δ) of i on j is an entry at delay t + L_j of row i."""
+def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_]) -> Schedule:
+    """The schedule of a matrix: a time-based pair (t, δ) of i on j is an entry at delay t + L_j of row i.
+
+    A tuple-based pair watches what came at earlier clocks, unless nothing delays j and it is known what came
+    before a tuple at its own clock: where arrivals are `ordered`, or of one stream, `alone` in its row.
+    """
     skew, n = bounds.skew, bounds.skew.size
     latency = np.array(bounds.latency, dtype=np.int64)
     wait = _plus(skew.t, latency[skew.target])
@@ -39,7 +44,8 @@ def lay_out(bounds: Bounds) -> Schedule:
         due = np.unique(skew.target[counting])
         row, delay = np.r_[row, n + due], np.r_[delay, latency[due]]
         target, delta = np.r_[target, due], np.r_[delta, np.zeros_like(due)]
-    watched = counting[wait[counting] > 0]
+    known = (skew.source == skew.target) & alone[skew.source] | ordered
+    watched = counting[(wait[counting] > 0) | ~known[counting]]
     return _assemble(bounds, (row, delay, target, delta), counting, watched, _plus(wait, np.ones_like(wait)))
 
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from headrace.errors import TimeError
 from headrace.time.bounds import NEVER, Bounds
+from headrace.time.grouping import group_bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import Pair, SkewMatrix
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 from tests.time.simulation import Arrivals, Figure2, bounds, emit, seeds
+from tests.time.test_grouping import grouping
 
 
 def instants(arrivals: Arrivals, bounds: Bounds) -> range:
@@ -58,6 +60,35 @@ def test_no_heartbeat_is_violated_while_the_bounds_hold(declared: Bounds, rng: n
         assert (arrivals.times[at] > promised[arrivals.streams[at]]).all()
         generator.arrive(arrivals.streams[at], arrivals.times[at], now)
         promised = generator.heartbeats(now)
+
+
+@given(bounds(), seeds, st.booleans())
+def test_no_heartbeat_is_violated_where_the_order_within_a_clock_is_not_known(
+    declared: Bounds, rng: np.random.Generator, in_groups: bool
+) -> None:
+    """As of a micro-batch: first all rows of one stream, then all rows of the next; in groups or not."""
+    closed = declared.closed()
+    arrivals, first = emit(closed, rng, 40), rng.permutation(len(closed.streams))
+    group = rng.permutation(grouping(rng, len(first)))
+    known = group_bounds(closed, group) if in_groups else closed
+    generator = HeartbeatGenerator(known, close=False).unordered()
+    promised = np.full(len(first), MIN_TIME)
+    for now in instants(arrivals, closed):
+        at = np.flatnonzero(arrivals.clocks == now)
+        at = at[np.argsort(first[arrivals.streams[at]], kind="stable")]
+        assert (arrivals.times[at] > promised[arrivals.streams[at]]).all()
+        generator.arrive(arrivals.streams[at], arrivals.times[at], now)
+        promised = generator.heartbeats(now)
+
+
+def test_a_row_of_the_same_clock_does_not_count_as_one_that_came_after() -> None:
+    """One row of b may be behind a. Of 39 and 40 at one clock nobody knows which came first: it may be 39."""
+    skew = SkewMatrix.of(["a", "b"], {("a", "b"): [Pair(0, 0, 1)]})
+    generator = HeartbeatGenerator(Bounds.of(skew, 0, NEVER), ordered=False)
+    generator.arrive([0, 1], [40, 39], 18)
+    assert generator.heartbeats(18).tolist() == [MIN_TIME, MIN_TIME]
+    generator.arrive([1], [33], 24)
+    assert generator.heartbeats(24).tolist() == [MIN_TIME, 40]
 
 
 @given(bounds(timeout=5), seeds)

@@ -31,7 +31,9 @@ def inputs_of(
     if bounds is None:
         return Inputs(rules=rules)
     if isinstance(bounds, Bounds | Grouped):
-        return Inputs(HeartbeatGenerator(bounds), rules=rules)
+        return Inputs(HeartbeatGenerator(bounds, ordered=False), rules=rules)
+    if isinstance(bounds, HeartbeatGenerator):
+        return Inputs(bounds.unordered(), rules=rules)
     if not isinstance(bounds, Mapping):
         return Inputs(bounds, rules=rules)
     for name in bounds:
