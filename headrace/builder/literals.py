@@ -26,8 +26,8 @@ CASTS: Final[dict[DataType, str]] = {
     pa.string(): "STRING",
     pa.binary(): "BINARY",
     pa.date32(): "DATE",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("us", "UTC"): "TIMESTAMP_LTZ",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
 }
 
 

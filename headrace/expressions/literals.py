@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.errors import ExpressionError
-from headrace.expressions.types import MICROS, sql_name
+from headrace.expressions.types import INSTANT, MICROS, sql_name
 
 
 def _integer_type(value: int) -> pa.DataType:
@@ -24,7 +24,7 @@ def _decimal_type(value: Decimal) -> pa.DataType:
 
 
 def _timestamp_type(value: dt.datetime) -> pa.DataType:
-    return pa.timestamp("us", "UTC") if value.tzinfo else MICROS
+    return INSTANT if value.tzinfo else MICROS
 
 
 INFERRED: Final[dict[type, Callable[[Any], pa.DataType]]] = {
@@ -42,7 +42,7 @@ TEXT: Final[dict[type, Callable[[Any], str]]] = {
     type(None): lambda value: "NULL",
     bool: lambda value: str(value).upper(),
     str: lambda value: "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'",
-    dt.datetime: lambda value: f"TIMESTAMP '{value}'",
+    dt.datetime: lambda value: f"{'TIMESTAMP' if value.tzinfo else 'TIMESTAMP_NTZ'} '{value}'",
     dt.date: lambda value: f"DATE '{value}'",
 }
 

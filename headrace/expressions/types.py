@@ -19,6 +19,9 @@ from headrace.errors import ExpressionError
 
 MAX_PRECISION: Final = 38
 MICROS: Final = pa.timestamp("us")
+"""TIMESTAMP_NTZ: what a clock on the wall showed."""
+INSTANT: Final = pa.timestamp("us", "UTC")
+"""TIMESTAMP: an instant. Its fields (hour, day, …) are those in UTC, in both runtimes and in any session."""
 
 NAMES: Final[dict[str, pa.DataType]] = {
     "null": pa.null(),
@@ -47,7 +50,8 @@ NAMES: Final[dict[str, pa.DataType]] = {
     "varchar": pa.string(),
     "date": pa.date32(),
     "date32": pa.date32(),
-    "timestamp": MICROS,
+    "timestamp": INSTANT,
+    "timestamp_ltz": INSTANT,
     "timestamp_ntz": MICROS,
 }
 
@@ -62,7 +66,8 @@ SQL_NAMES: Final[dict[pa.DataType, str]] = {
     pa.float64(): "double",
     pa.string(): "string",
     pa.date32(): "date",
-    MICROS: "timestamp",
+    MICROS: "timestamp_ntz",
+    INSTANT: "timestamp",
 }
 
 INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())

@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.expressions import DType
 
+from headrace.expressions.types import INSTANT, MICROS
 from headrace.schema import DataType
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
@@ -26,12 +27,12 @@ TYPES: Final[dict[DType, DataType]] = {
     DType.CHAR: pa.string(),
     DType.BINARY: pa.binary(),
     DType.DATE: pa.date32(),
-    DType.TIMESTAMP: pa.timestamp("us"),
-    DType.TIMESTAMPTZ: pa.timestamp("us"),
-    DType.TIMESTAMPNTZ: pa.timestamp("us"),
-    DType.TIMESTAMPLTZ: pa.timestamp("us", "UTC"),
+    DType.TIMESTAMP: INSTANT,
+    DType.TIMESTAMPTZ: INSTANT,
+    DType.TIMESTAMPNTZ: MICROS,
+    DType.TIMESTAMPLTZ: INSTANT,
 }
-"""Spark's TIMESTAMP, which sqlglot calls TIMESTAMPTZ, has no zone here: microseconds since the epoch."""
+"""Spark's TIMESTAMP, which sqlglot calls TIMESTAMPTZ, is an instant; TIMESTAMP_NTZ has no zone."""
 
 
 def arrow_type(of: exp.DataType) -> DataType:

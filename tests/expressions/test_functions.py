@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ import pytest
 from headrace.errors import ExpressionError
 from headrace.expressions import FUNCTIONS, col, compile, evaluate, fn, lit, register
 
+UTC = ZoneInfo("UTC")
 STAMP = dt.datetime(2009, 7, 30, 4, 17, 52, 123456)
 NAN = math.nan
 FIXTURES = {
@@ -88,7 +90,7 @@ FIXTURES = {
     ],
     "plus_micros": [
         ((STAMP, -52_123_456), dt.datetime(2009, 7, 30, 4, 17)),
-        ((dt.date(2016, 7, 30), 1), dt.datetime(2016, 7, 30, 0, 0, 0, 1)),
+        ((dt.date(2016, 7, 30), 1), dt.datetime(2016, 7, 30, 0, 0, 0, 1, tzinfo=UTC)),
         ((STAMP, 2**61), None),
         ((STAMP, 260_000_000_000_000_000), None),
     ],
@@ -96,11 +98,11 @@ FIXTURES = {
     "unix_millis": [((dt.datetime(1969, 12, 31, 23, 59, 59, 999999),), -1)],
     "unix_seconds": [((dt.datetime(1970, 1, 1, 0, 0, 1),), 1)],
     "timestamp_micros": [
-        ((1230219000123123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123123)),
+        ((1230219000123123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123123, tzinfo=UTC)),
         ((2**62,), None),
     ],
-    "timestamp_millis": [((1230219000123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123000))],
-    "timestamp_seconds": [((1230219000,), dt.datetime(2008, 12, 25, 15, 30))],
+    "timestamp_millis": [((1230219000123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123000, tzinfo=UTC))],
+    "timestamp_seconds": [((1230219000,), dt.datetime(2008, 12, 25, 15, 30, tzinfo=UTC))],
     "date_format": [
         ((STAMP, "yyyy-MM-dd HH:mm:ss"), "2009-07-30 04:17:52"),
         ((dt.date(2016, 4, 8), "yyyy"), "2016"),

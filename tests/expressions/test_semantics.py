@@ -118,6 +118,7 @@ def test_case_takes_the_first_true_branch_and_null_is_not_true():
 
 
 STAMP = dt.datetime(2020, 2, 29, 12, 30, 15, 500000)
+INSTANT = STAMP.replace(tzinfo=dt.UTC)
 CASTS = [
     ("12", "int", 12),
     (" -7 ", "bigint", -7),
@@ -137,14 +138,18 @@ CASTS = [
     ("2020-02-29", "date", dt.date(2020, 2, 29)),
     ("2021-02-29", "date", None),
     ("2020-2", "date", dt.date(2020, 2, 1)),
-    ("2020-02-29 12:30:15.5", "timestamp", STAMP),
-    ("2020-02-29T13:30:15.5+01:00", "timestamp", STAMP),
-    ("2020-02-29", "timestamp", dt.datetime(2020, 2, 29)),
+    ("2020-02-29 12:30:15.5", "timestamp", INSTANT),
+    ("2020-02-29 12:30:15.5", "timestamp_ntz", STAMP),
+    ("2020-02-29T13:30:15.5+01:00", "timestamp", INSTANT),
+    ("2020-02-29T13:30:15.5+01:00", "timestamp_ntz", STAMP),
+    (STAMP, "timestamp", INSTANT),
+    (INSTANT, "timestamp_ntz", STAMP),
+    ("2020-02-29", "timestamp", dt.datetime(2020, 2, 29, tzinfo=dt.UTC)),
     ("noon", "timestamp", None),
     (300, "tinyint", None),
     (300, "string", "300"),
     (0, "boolean", F),
-    (1_600_000_000, "timestamp", dt.datetime(2020, 9, 13, 12, 26, 40)),
+    (1_600_000_000, "timestamp", dt.datetime(2020, 9, 13, 12, 26, 40, tzinfo=dt.UTC)),
     (2**62, "timestamp", None),
     (-1.9, "int", -1),
     (3e9, "int", None),
@@ -167,7 +172,8 @@ CASTS = [
     (STAMP, "bigint", 1582979415),
     (STAMP, "double", 1582979415.5),
     (dt.datetime(1969, 12, 31, 23, 59, 59, 500000), "bigint", -1),
-    (dt.date(2020, 2, 29), "timestamp", dt.datetime(2020, 2, 29)),
+    (dt.date(2020, 2, 29), "timestamp", dt.datetime(2020, 2, 29, tzinfo=dt.UTC)),
+    (dt.date(2020, 2, 29), "timestamp_ntz", dt.datetime(2020, 2, 29)),
 ]
 
 

@@ -79,8 +79,7 @@ def batch(run_seed: int) -> pa.RecordBatch:
 @pytest.fixture
 def table(spark: SparkSession, batch: pa.RecordBatch, tmp_path: Path) -> Iterator[DataFrame]:
     """The rows in a file, in a session whose clock is not UTC's: nothing may depend on it."""
-    zoned = [pa.field(f.name, pa.timestamp("us", "UTC") if f.name == "t" else f.type) for f in SCHEMA]
-    pq.write_table(pa.Table.from_batches([batch]).cast(pa.schema(zoned)), tmp_path / "rows.parquet")
+    pq.write_table(pa.Table.from_batches([batch]), tmp_path / "rows.parquet")
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     yield spark.read.parquet(str(tmp_path / "rows.parquet"))
@@ -95,7 +94,10 @@ def assert_same(table: DataFrame, batch: pa.RecordBatch, tried: list[Expression]
     found = table.select(*(c.alias(name) for c, name in zip(columns, named, strict=True))).toArrow()
     for name, each in named.items():
         expected = compile(each, SCHEMA)(batch)
-        got = found.column(name).combine_chunks().cast(expected.type)
+        got = found.column(name).combine_chunks()
+        if pa.types.is_timestamp(expected.type):
+            assert bool(got.type.tz) == bool(expected.type.tz), f"{each}: {got.type}, not {expected.type}"
+        got = got.cast(expected.type)
         pairs = zip(got.to_pylist(), expected.to_pylist(), batch.to_pylist(), strict=True)
         wrong = [(a, b, row) for a, b, row in pairs if repr(a) != repr(b)]
         assert not wrong, f"{each}\n{spark_sql(each, SCHEMA)}\nSpark, here, row: {wrong[:3]}"
@@ -103,6 +105,7 @@ def assert_same(table: DataFrame, batch: pa.RecordBatch, tried: list[Expression]
 
 I8, I64, F32, F64 = pa.int8(), pa.int64(), pa.float32(), pa.float64()
 TIMES = ("t", "z")
+STAMPS = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 DIRECTED = [
     *(make(col(a), col(b)) for make in OPERATORS for a, b in (("i8", "i8"), ("i64", "i32"), ("f64", "f32"))),
     *(make(col("dec"), col("i8")) for make in OPERATORS[:3]),
@@ -117,12 +120,16 @@ DIRECTED = [
     ~(col("i8") > 0) | (col("b") & col("f64").is_not_null()) | col("s").is_null(),
     *(col("f64").cast(of) for of in (pa.bool_(), I8, pa.int32(), I64, F32)),
     *(col("f32").cast(of) for of in (I8, I64, F64)),
-    *(col("i64").cast(of) for of in (I8, F32, F64, pa.string(), pa.timestamp("us"), pa.decimal128(5, 2))),
+    *(col("i64").cast(of) for of in (I8, F32, F64, pa.string(), *STAMPS, pa.decimal128(5, 2))),
     *(col("big").cast(of) for of in (I8, I64, F32, F64, pa.bool_(), pa.decimal128(9, 1))),
     *(col("b").cast(of) for of in (I8, F64, pa.decimal128(1, 1), pa.string())),
-    *(col("d").cast(of) for of in (pa.string(), pa.timestamp("us"))),
+    *(col("d").cast(of) for of in (pa.string(), *STAMPS)),
     *(col(name).cast(of) for name in TIMES for of in (pa.date32(), I8, I64, F32, F64)),
-    col("t").cast(pa.timestamp("us", "UTC")),
+    *(col(name).cast(of) for name in TIMES for of in STAMPS),
+    *(make(col("t"), col("z")) for make in COMPARISONS),
+    *(col(name) < edge for name in TIMES for edge in EDGES["t"] + EDGES["z"]),
+    coalesce(col("t"), col("z")),
+    fn("greatest", col("t"), col("z")),
     coalesce(col("i8"), col("i64"), 3),
     Case(((col("f64") > 0, col("i8")), (col("b"), col("i64")))),
     *(fn("abs", col(name)) for name in ("i8", "i64", "f32", "f64", "dec")),
@@ -143,7 +150,7 @@ DIRECTED = [
     *(fn(f"unix_{unit}", col(time)) for unit in EPOCHS for time in TIMES),
     *(fn(f"timestamp_{unit}", col("i64")) for unit in EPOCHS),
     *(fn("date_trunc", unit, col(time)) for unit in UNITS for time in TIMES),
-    *(fn("plus_micros", col("t"), ticks) for ticks in (0, -1, 10**17, -(10**17))),
+    *(fn("plus_micros", col(time), ticks) for time in TIMES for ticks in (0, -1, 10**17, -(10**17))),
 ]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_a_stream_has_the_columns_of_its_dataframe(spark: SparkSession) -> None:
     df = spark.sql("SELECT 'x' AS item, 1.0D AS price, timestamp '2026-01-01' AS ts")
     made = headrace.spark.stream("bids", df, time="ts")
-    columns = [("item", pa.string()), ("price", pa.float64()), ("ts", pa.timestamp("us"))]
+    columns = [("item", pa.string()), ("price", pa.float64()), ("ts", pa.timestamp("us", "UTC"))]
     assert (made.schema, made.time_column) == (pa.schema(columns), "ts")
 
 

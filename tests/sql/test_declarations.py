@@ -24,7 +24,7 @@ def test_a_declared_stream_has_its_columns_and_its_time() -> None:
                 ("b", pa.decimal128(10, 2)),
                 ("c", pa.string()),
                 ("d e", pa.date32()),
-                ("ts", pa.timestamp("us")),
+                ("ts", pa.timestamp("us", "UTC")),
             ]
         ),
         TimeKind.EXTERNAL,

@@ -128,6 +128,12 @@ def _midnight_vector(call: Call) -> Vector:
     return unsafe(call) if call.type.tz in (None, "UTC") else arrow.rowwise(call)
 
 
+def _same_ticks(call: Call) -> Vector:
+    """The count of microseconds stays; Arrow's own cast from a zone to none would take the wall clock."""
+    ticks, stamp = arrow.cast_to(pa.int64()), arrow.cast_to(call.type)
+    return lambda array: stamp(ticks(array))
+
+
 def _seconds_vector(call: Call) -> Vector:
     """Seconds that a narrow integer cannot hold send the batch down the careful path."""
     ticks, convert = arrow.cast_to(pa.int64()), arrow.function("cast", pc.CastOptions.safe(call.type))
@@ -165,7 +171,7 @@ def _naive_seconds(of: pa.DataType, value: dt.datetime) -> int | None:
 ROWS: Final[dict[tuple[str, str], Kernel]] = {
     ("date", "timestamp"): Kernel("cast", _date_to_timestamp, _midnight_vector),
     ("timestamp", "date"): Kernel("cast", lambda of, value: _local(value).date(), _date_vector),
-    ("timestamp", "timestamp"): Kernel("cast", lambda of, value: from_micros(of, micros(value)), unsafe),
+    ("timestamp", "timestamp"): Kernel("cast", lambda of, value: from_micros(of, micros(value)), _same_ticks),
     ("timestamp", "integer"): Kernel("cast", _naive_seconds, guarded(_seconds_vector)),
     ("timestamp", "float"): Kernel(
         "cast", lambda of, value: as_float(of, micros(value) / SECOND), _fraction_vector

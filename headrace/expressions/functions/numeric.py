@@ -114,8 +114,11 @@ def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRu
     def lower(call: Call) -> Vector:
         plain = arrow.function(arrow_name, pc.ElementWiseAggregateOptions(skip_nulls=True))
         careful = arrow.rowwise(call)
-        if family(call.type) == "boolean" or getattr(call.type, "tz", None):
+        if family(call.type) == "boolean":
             return careful
+        if family(call.type) == "timestamp":  # of zoned ones Arrow makes types that it then does not know
+            ticks, stamp = arrow.cast_to(pa.int64()), arrow.cast_to(call.type)
+            return lambda *args: stamp(plain(*map(ticks, args)))
         if family(call.type) != "float":
             return plain
         return lambda *args: (careful if any(map(_has_nan, args)) else plain)(*args)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.errors import ExpressionError
 from headrace.expressions.bound import Bound, Kernel, call
 from headrace.expressions.casts import cast, in_canonical_type, to_common
-from headrace.expressions.types import MICROS, family, is_numeric, mismatch
+from headrace.expressions.types import INSTANT, family, is_numeric, mismatch
 
 Typed = tuple[tuple[Bound, ...], pa.DataType]
 Typing = Callable[[str, tuple[Bound, ...]], Typed]
@@ -45,7 +45,7 @@ def any_time(name: str, bound: Bound) -> Bound:
     """A timestamp in its own zone; dates are midnights, and strings are read."""
     if family(bound.type) not in ("timestamp", "date", "string", "null"):
         raise mismatch(name, bound.type)
-    return bound if family(bound.type) == "timestamp" else cast(bound, MICROS)
+    return bound if family(bound.type) == "timestamp" else cast(bound, INSTANT)
 
 
 def as_text(name: str, bound: Bound) -> Bound:

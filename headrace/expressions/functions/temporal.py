@@ -16,7 +16,7 @@ from headrace.expressions.bound import Bound, Call, Constant, Kernel, Vector, ca
 from headrace.expressions.casts.temporal import FIRST, LAST, from_micros, from_ticks, local, micros
 from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewrite, any_time, takes
 from headrace.expressions.scope import Rule
-from headrace.expressions.types import MICROS
+from headrace.expressions.types import INSTANT
 
 Truncate = Callable[[dt.datetime], dt.datetime]
 
@@ -169,7 +169,7 @@ def _from_epoch(name: str, scale: int) -> FunctionRule:
         return from_micros(of, value * scale)
 
     kernel = Kernel(name, naive, lambda call: from_ticks(call.type, scale))
-    return FunctionRule(name, takes(WHOLE, gives=MICROS), kernel)
+    return FunctionRule(name, takes(WHOLE, gives=INSTANT), kernel)
 
 
 def _shifted(of: pa.DataType, value: dt.datetime, ticks: int) -> dt.datetime | None:

@@ -17,6 +17,7 @@ from headrace.expressions.sparksql.spelling import (
     floor_divided,
     in_utc,
     long,
+    stamped,
     type_name,
     where,
 )
@@ -40,9 +41,9 @@ def _decimal_to_float(call: Call, operand: str) -> str:
     return f"CAST(CAST({operand} AS double) AS {type_name(call.type)})"
 
 
-def midnight(operand: str) -> str:
+def midnight(operand: str, of: pa.DataType) -> str:
     """A date as the timestamp of its beginning."""
-    return f"timestamp_micros(unix_date({operand}) * {DAY}L)"
+    return stamped(f"unix_date({operand}) * {DAY}L", of)
 
 
 def day(operand: str) -> str:
@@ -50,23 +51,25 @@ def day(operand: str) -> str:
     return f"date_from_unix_date(CAST({floor_divided(f'unix_micros({operand})', DAY)} AS int))"
 
 
-def from_ticks(operand: str, scale: int) -> str:
+def from_ticks(operand: str, scale: int, of: pa.DataType) -> str:
     """Integers that count `scale` microseconds as timestamps, NULL outside the years 1 to 9999."""
     ticks = f"CAST({operand} AS bigint)"
     bounds = f"{ticks} BETWEEN {long(-(-FIRST // scale))} AND {long(LAST // scale)}"
-    return where(bounds, f"timestamp_micros(try_multiply({ticks}, {scale}L))")
+    return where(bounds, stamped(f"try_multiply({ticks}, {scale}L)", of))
 
 
 def _date_to_timestamp(call: Call, operand: str) -> str | None:
-    return midnight(operand) if in_utc(call.type) else None
+    return midnight(operand, call.type) if in_utc(call.type) else None
 
 
 def _timestamp_to_date(call: Call, operand: str) -> str | None:
     return day(operand) if in_utc(call.args[0].type) else None
 
 
-def _same_instant(call: Call, operand: str) -> str | None:
-    return operand
+def _same_ticks(call: Call, operand: str) -> str:
+    """Spark's own cast between the two kinds goes by the session's time zone."""
+    same_kind = bool(call.args[0].type.tz) == bool(call.type.tz)
+    return operand if same_kind else stamped(f"unix_micros({operand})", call.type)
 
 
 def _seconds(call: Call, operand: str) -> str:
@@ -79,7 +82,7 @@ def _fraction(call: Call, operand: str) -> str:
 
 
 def _integer_to_timestamp(call: Call, operand: str) -> str:
-    return from_ticks(operand, SECOND)
+    return from_ticks(operand, SECOND, call.type)
 
 
 CASTS: Final[dict[tuple[str, str], Translation]] = {
@@ -92,7 +95,7 @@ CASTS: Final[dict[tuple[str, str], Translation]] = {
     ("date", "string"): _tried,
     ("date", "timestamp"): _date_to_timestamp,
     ("timestamp", "date"): _timestamp_to_date,
-    ("timestamp", "timestamp"): _same_instant,
+    ("timestamp", "timestamp"): _same_ticks,
     ("timestamp", "integer"): _seconds,
     ("timestamp", "float"): _fraction,
     ("integer", "timestamp"): _integer_to_timestamp,

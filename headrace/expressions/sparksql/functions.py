@@ -17,6 +17,7 @@ from headrace.expressions.sparksql.spelling import (
     in_utc,
     literal,
     long,
+    stamped,
     type_name,
 )
 from headrace.expressions.types import family
@@ -114,7 +115,7 @@ def _since_epoch(scale: int) -> Translation:
 
 
 def _from_epoch(scale: int) -> Translation:
-    return lambda call, number: from_ticks(number, scale)
+    return lambda call, number: from_ticks(number, scale, call.type)
 
 
 UNITS: Final = {
@@ -141,15 +142,15 @@ def _truncated(call: Call, _: str, time: str) -> str | None:
     name = unit.value.lower()
     if name in UNITS:
         ticks = f"unix_micros({time})"
-        return f"timestamp_micros({ticks} - pmod({ticks}, {UNITS[name]}L))"
-    return midnight(f"trunc({day(time)}, '{CALENDAR[name]}')") if name in CALENDAR else None
+        return stamped(f"{ticks} - pmod({ticks}, {UNITS[name]}L)", call.type)
+    return midnight(f"trunc({day(time)}, '{CALENDAR[name]}')", call.type) if name in CALENDAR else None
 
 
 def _shifted(call: Call, time: str, ticks: str) -> str | None:
     by = call.args[1]
     if not isinstance(by, Constant) or abs(by.value) > LAST - FIRST:
         return None
-    return from_ticks(f"(unix_micros({time}) + {long(by.value)})", 1)
+    return from_ticks(f"(unix_micros({time}) + {long(by.value)})", 1, call.type)
 
 
 ROWS: Final[dict[str, Translation]] = {

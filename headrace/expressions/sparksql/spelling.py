@@ -17,6 +17,7 @@ Translation = Callable[..., str | None]
 """From a call and its arguments as text to the text of the call, or None where there is no equal one."""
 
 EPOCH: Final = dt.date(1970, 1, 1)
+WALL_EPOCH: Final = "timestamp_ntz'1970-01-01 00:00:00'"
 PLAIN: Final = frozenset(map(chr, range(32, 127))) - set("'\\")
 
 
@@ -26,8 +27,15 @@ def quoted(name: str) -> str:
 
 
 def type_name(of: pa.DataType) -> str:
-    """A type; all timestamps are instants in Spark."""
-    return "timestamp" if family(of) == "timestamp" else sql_name(of)
+    """A type; a timestamp of any zone is an instant in Spark."""
+    if family(of) != "timestamp":
+        return sql_name(of)
+    return "timestamp" if of.tz else "timestamp_ntz"
+
+
+def stamped(ticks: str, of: pa.DataType) -> str:
+    """The timestamp of so many microseconds, of the kind of `of`, in any time zone of the session."""
+    return f"timestamp_micros({ticks})" if of.tz else f"timestampadd(MICROSECOND, {ticks}, {WALL_EPOCH})"
 
 
 def long(value: int) -> str:
@@ -52,7 +60,7 @@ SPELLED: Final[dict[str, Callable[[Any, pa.DataType], str]]] = {
     "decimal": lambda value, of: f"CAST('{Decimal(value):f}' AS {type_name(of)})",
     "string": _string,
     "date": lambda value, of: f"date_from_unix_date({(value - EPOCH).days})",
-    "timestamp": lambda value, of: f"timestamp_micros({long(micros(value))})",
+    "timestamp": lambda value, of: stamped(long(micros(value)), of),
 }
 
 

@@ -13,6 +13,7 @@ from headrace.connectors.contract import Commit, Sink, shown
 from headrace.connectors.sinks import NoSink
 from headrace.engine import Engine
 from headrace.engine.reasons import Reasons
+from headrace.expressions.types import INSTANT
 from headrace.flow.batch import Batch
 from headrace.pipeline.pipeline import LATE, REJECTED
 from headrace.schema import Schema
@@ -45,9 +46,7 @@ class QueryOutputs:
     def answer_schema(self) -> Schema:
         if self.time is None:
             return self.schema
-        return self.schema.append(
-            pa.field(self.time, pa.timestamp("us") if self.is_timestamp else pa.int64())
-        )
+        return self.schema.append(pa.field(self.time, INSTANT if self.is_timestamp else pa.int64()))
 
     def write(self, batches: Iterable[Batch]) -> None:
         """Take answers."""

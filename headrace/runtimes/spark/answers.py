@@ -41,8 +41,6 @@ from headrace.schema import Schema
 from headrace.time.punctuate import Late, Rejected
 from headrace.time.timestamp import MIN_TIME
 
-MICROS: Final = pa.timestamp("us")
-
 MOST_ROWS: Final = 262_144
 """Rows that leave together."""
 
@@ -205,8 +203,13 @@ def carried(schema: Schema) -> Schema:
 def _answer(shard: int, rows: pa.RecordBatch) -> pa.Table:
     if not is_flat(rows.schema):
         return notes(RESULT, shard, {"body": to_ipc(rows), "rows": len(rows)})
-    columns = [c.cast(MICROS) if pt.is_timestamp(c.type) else c for c in rows.columns]
+    columns = [_counted(c) if pt.is_timestamp(c.type) else c for c in rows.columns]
     return pa.Table.from_arrays(columns, rows.schema.names).cast(carried(rows.schema))
+
+
+def _counted(times: pa.Array) -> pa.Array:
+    """Timestamps as microseconds."""
+    return times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
 
 
 def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
+from headrace.expressions.sparksql.spelling import quoted, stamped
 from headrace.memory.budget import budget_bytes
 from headrace.memory.manager import Shortage
 from headrace.plan.native import Native, native_parts
@@ -24,6 +25,7 @@ from headrace.runtimes.spark.bounds import AllBounds, inputs_of
 from headrace.runtimes.spark.columns import by_name, filtered, sifted
 from headrace.runtimes.spark.fan import BAD, NOW, REACHED, TIME, Clock, End, Fan, StreamSpec, Tick
 from headrace.runtimes.spark.host import Host
+from headrace.runtimes.spark.kinds import as_given
 from headrace.runtimes.spark.notes import (
     KIND,
     LATE,
@@ -189,8 +191,10 @@ def answers(
         metrics,
         witnesses or {},
     )
+    matched = _matched(query, frames)
+    query = as_given(query, frames)
     parts = _parts(query, options)
-    together = _together(query, parts, frames, options)
+    together = _together(query, parts, matched, _tables(query, frames), options)
     return Answers(together, Outlet(time_column).schema(parts.core.schema), parts.suffix, options.beside)
 
 
@@ -214,14 +218,18 @@ def _parts(query: Query, options: Options) -> Native:
     return native_parts(query.plan)
 
 
-def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], options: Options) -> DataFrame:
+def _together(
+    query: Query,
+    parts: Native,
+    frames: Mapping[str, DataFrame],
+    tables: Mapping[str, bytes],
+    options: Options,
+) -> DataFrame:
     """The whole query as stateful operators in a row: answers and notes."""
-    matched = _matched(query, frames)
-    tables = _tables(query, frames)
-    spark = next(iter(matched.values())).sparkSession
+    spark = next(iter(frames.values())).sparkSession
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
-    every = {**options.witnesses, **matched}
+    every = {**options.witnesses, **frames}
     taken = {} if several else {name: takes(df) for name, df in every.items()}
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables, options.witnesses, taken)
     timer = None if options.timer is None else _timer(spark, options.timer, options)
@@ -229,7 +237,7 @@ def _together(query: Query, parts: Native, frames: Mapping[str, DataFrame], opti
     below: DataFrame | None = None
     held: dict[str, Any] = {"budget": budget, "policy": options.policy, "reoptimize": options.reoptimize}
     for host in (replace(each, **held) for each in chain):
-        below = _hosted(query, parts, matched, host, below, timer, options)
+        below = _hosted(query, parts, frames, host, below, timer, options)
     assert below is not None
     return observed(below, [source.name for source in query.sources], options.metrics)
 
@@ -443,9 +451,10 @@ def answered(together: DataFrame, schema: Schema) -> DataFrame:
 
 
 def _restored(field: pa.Field) -> Column:
-    """A column as the query has it: instants left as numbers."""
-    column = by_name(field.name)
-    return F.timestamp_micros(column) if pt.is_timestamp(field.type) else column
+    """A column as the query has it: timestamps left as numbers."""
+    if not pt.is_timestamp(field.type):
+        return by_name(field.name)
+    return F.expr(stamped(quoted(field.name), field.type))
 
 
 def _noted(together: DataFrame, kind: str, schema: Schema) -> DataFrame:

@@ -90,7 +90,7 @@ SETTINGS = (
     Setting(
         "spark.sql.session.timeZone",
         "UTC",
-        "the engine counts in UTC, so hour(ts) and its kin mean the same in Python and in Spark",
+        "queries compute in UTC, so hour(ts) means the same in a query and in Spark's own SQL",
         claim=Claim.FRESH,
     ),
     Setting(

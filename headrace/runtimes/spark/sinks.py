@@ -16,6 +16,7 @@ from headrace.connectors.encode import csv_header
 from headrace.connectors.existing import clear, is_there, refuse
 from headrace.connectors.sinks import ENCODERS
 from headrace.errors import PipelineError
+from headrace.expressions.types import INSTANT
 from headrace.pipeline import Pipeline
 from headrace.pipeline import spec as file
 from headrace.runtimes.embedded.opening import format_of
@@ -104,7 +105,7 @@ class Sinks:
         if spec.time is None or self.pipeline.ticks_per_second is None:
             extra = [] if spec.time is None else [pa.field(spec.time, pa.int64())]
             return self.of(spec, pa.schema([*schema, *extra]), place)
-        stamped = schema.append(pa.field(spec.time, pa.timestamp("us")))
+        stamped = schema.append(pa.field(spec.time, INSTANT))
         return Stamped(self.of(spec, stamped, place), spec.time)
 
     def prepare(self, spec: file.FilesTo, path: Path, place: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -26,15 +25,12 @@ def spark_schema(schema: Schema) -> T.StructType:
 def stream(
     name: str, df: DataFrame, *, time: str | None = None, kind: TimeKind = TimeKind.EXTERNAL
 ) -> StreamDef:
-    """A stream as a DataFrame has it; `time` names the column of a row's time."""
-    fields = [pa.field(f.name, _without_zone(f.type)) for f in to_arrow_schema(df.schema, timezone="UTC")]
-    plain = pa.schema(fields)
-    return StreamDef(name, plain, kind, time)
+    """A stream as a DataFrame has it; `time` names the column of a row's time.
 
-
-def _without_zone(of: pa.DataType) -> pa.DataType:
-    """Instants are microseconds; the zone is the session's affair."""
-    return pa.timestamp("us") if pt.is_timestamp(of) else of
+    A TIMESTAMP is an instant, counted in UTC whatever the session's time zone; a TIMESTAMP_NTZ has no zone.
+    """
+    fields = [pa.field(f.name, f.type) for f in to_arrow_schema(df.schema, timezone="UTC")]
+    return StreamDef(name, pa.schema(fields), kind, time)
 
 
 def no_column(df: DataFrame, column: str, place: str) -> SparkError:
@@ -63,12 +59,15 @@ def _whole(column: Column) -> Column:
     return column.cast("bigint")
 
 
+DAY = 86_400_000_000
+
 TICKS: dict[type[T.DataType], Callable[[Column], Column]] = {
     T.TimestampType: F.unix_micros,
-    T.TimestampNTZType: lambda c: F.unix_micros(c.cast("timestamp")),
-    T.DateType: lambda c: F.unix_micros(c.cast("timestamp")),
+    T.TimestampNTZType: F.unix_micros,
+    T.DateType: lambda c: F.unix_date(c).cast("bigint") * F.lit(DAY),
     T.ByteType: _whole,
     T.ShortType: _whole,
     T.IntegerType: _whole,
     T.LongType: _whole,
 }
+"""A time without a zone counts as if it were in UTC: the session's zone has no say in any of them."""
