@@ -23,6 +23,7 @@ from headrace.engine.snapshot import (
     ORDERS,
     Snapshot,
     check_chain,
+    columns_of,
     restore_graph,
     snapshot_graph,
 )
@@ -607,7 +608,8 @@ class Engine:
             orders = decode(snapshot.chunks[ORDERS]) if ORDERS in snapshot.chunks else None
             if orders is not None and self._orders.follow(self.graph, orders):
                 self._rewire()
-            restore_graph(self.graph, self._extra(), snapshot)
+            columns = columns_of(self.graph) if since is None else {}  # a twin has the same columns
+            restore_graph(self.graph, self._extra(), snapshot, columns)
             self._orders.resume(self.graph, orders)
             self._version = snapshot.version
             self.now = snapshot.now

@@ -8,19 +8,22 @@ from __future__ import annotations
 import json
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.errors import GraphError
 from headrace.flow.arcpart import ArcPart
-from headrace.flow.state import Chunk, Part, decode, encode
+from headrace.flow.state import Chunk, Part, Value, decode, encode
+from headrace.flow.widening import widened
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Waiting
+from headrace.schema import Schema
 from headrace.time.punctuate import Punctuate
 
 MEMORY: Final = "memory"
@@ -31,6 +34,8 @@ LOOKS: Final = "looks"
 """The part of an engine that looks at its orders by itself; another may go on without, as with `MEMORY`."""
 PROMISES: Final = "/promises"
 """The punctuations that wait at an operator: a snapshot of an earlier version has none."""
+Columns = Mapping[str, Schema]
+"""The columns of the rows in parts of a snapshot, by the names of the parts."""
 _OPTIONAL: Final = frozenset((MEMORY, LOOKS, ORDERS))
 
 
@@ -92,8 +97,8 @@ def snapshot_graph(
     return Snapshot(version, since, now, chunks)
 
 
-def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> None:
-    """Apply a snapshot to a graph of the same queries."""
+def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot, columns: Columns) -> None:
+    """Apply a snapshot to a graph of the same queries; rows in it become those of `columns`."""
     parts = dict(_parts(graph)) | extra
     names = parts.keys() ^ snapshot.chunks.keys()
     odd = sorted(name for name in names - _OPTIONAL if not name.endswith(PROMISES))
@@ -105,7 +110,27 @@ def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot) -> N
         )
     for name, part in parts.items():
         if name in snapshot.chunks:
-            part.apply(decode(snapshot.chunks[name]))
+            part.apply(_widened(decode(snapshot.chunks[name]), columns.get(name)))
+
+
+def columns_of(graph: Graph) -> Columns:
+    """The columns of the rows in each part: those of its arc, or those that its operator reads."""
+    leaves: dict[str, Any] = {f"source/{name}": source for name, source in graph.sources.items()}
+    leaves |= {f"table/{name}": table for name, table in graph.tables.items()}
+    found: dict[str, Schema] = {f"{name}/arc": leaf.schema for name, leaf in leaves.items()}
+    for node in graph.nodes:
+        found[f"node/{node.id}/arc"] = node.plan.schema
+        read = {field.name: field for below in node.plan.inputs for field in below.schema}
+        found |= dict.fromkeys(
+            (f"node/{node.id}/{name}" for name in node.operator.state()), pa.schema(read.values())
+        )
+    return found
+
+
+def _widened(chunk: dict[str, Value], schema: Schema | None) -> dict[str, Value]:
+    if schema is None:
+        return chunk
+    return {k: widened(v, schema) if isinstance(v, pa.RecordBatch) else v for k, v in chunk.items()}
 
 
 def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:

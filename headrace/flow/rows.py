@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.flow.columns import Column, column_for
 from headrace.flow.shelf import Shelf
+from headrace.flow.widening import widened
 from headrace.schema import Schema
 
 Ids = npt.NDArray[np.int64]
@@ -115,7 +116,7 @@ class RowStore:
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"] or chunk["begin"] != self.next:
             self._clear(chunk["begin"])
-        self.append(chunk["rows"])
+        self.append(widened(chunk["rows"], self.schema))
         self.drop_before(chunk["base"])
         self._marked = self.next
 

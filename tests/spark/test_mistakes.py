@@ -79,6 +79,11 @@ MISTAKES: dict[str, tuple[str, str, Made]] = {
         "do not go together",
         lambda spark: {"bids": bids(spark), "bounds": {"bids": {"skew": 1, "latency": 1}}},
     ),
+    "bounds that are empty": (
+        "HR-SP13",
+        "its bounds are empty",
+        lambda spark: {"bids": bids(spark), "bounds": {"bids": {}}},
+    ),
     "a column that is missing": (
         "HR-SP14",
         "no column 'price'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +18,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+import headrace
 from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine.inputs import STRICT, Inputs
-from headrace.errors import HeadraceWarning
+from headrace.errors import HeadraceWarning, SparkError
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
 from headrace.plan.nodes import (
@@ -45,6 +47,7 @@ from headrace.plan.top import TopN, descending
 from headrace.plan.trees import sources_of
 from headrace.plan.windows import Range, Sliding
 from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.bounds import inputs_of
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.store import Store
 from headrace.runtimes.spark.topology import hosts
@@ -58,7 +61,7 @@ from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.test_groups import SCHEMA, counted
 from tests.laws import effort
-from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.spark.simulated import Cells, Cluster, MicroBatch, embedded, on_spark
 from tests.time.simulation import bounds, emit, pairs, seeds
 from tests.time.test_grouping import grouping
 
@@ -513,3 +516,76 @@ def _count(patch: pytest.MonkeyPatch, owner: type, name: str, counted: Counter[s
             counted["writing"] -= name == "write"
 
     patch.setattr(owner, name, call)
+
+
+# --- wider columns ------------------------------------------------------------------------------------------
+
+WIDER = {
+    "rows": "SELECT k, v FROM s",
+    "panes": "SELECT k, sum(v) AS t, max(v) AS m FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k",
+    "instants": "SELECT k, min(v) AS t, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k",
+    "join": "SELECT a.k, a.v, b.v AS w FROM s [RANGE 9 SECONDS] AS a, s [NOW] AS b WHERE a.k = b.k",
+    "stages": """SELECT n, max(v) AS v FROM (SELECT k, max(v) AS v, count(*) AS n FROM s [RANGE 10 SECONDS]
+                 GROUP BY k) GROUP BY n""",
+}
+
+
+def played_under(
+    text: str, of: tuple[pa.DataType, pa.DataType], batches: list[MicroBatch], cluster: Cluster, ends: bool
+) -> Any:
+    schema = pa.schema([("k", of[0]), ("v", of[1])])
+    plan = headrace.query(text, [headrace.StreamDef("s", schema)]).plan
+    inputs = inputs_of({"s": {"disorder": "3 seconds"}}, ["s"], "strict", None, 1_000_000)
+    typed = [
+        (now, {"s": (pa.RecordBatch.from_pylist(rows, schema), times)}) for now, (rows, times) in batches
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        return on_spark(plan, inputs, typed, {}, 2, cluster, ends=ends)
+
+
+def some_rows(begin: int, stop: int) -> list[MicroBatch]:
+    rows = [{"k": i % 3, "v": i * 10} for i in range(begin, stop)]
+    return [(stop, (rows, np.array([i * 1_000_000 for i in range(begin, stop)], object)))]
+
+
+@pytest.mark.parametrize("text", WIDER.values(), ids=WIDER)
+@pytest.mark.parametrize("wide", [(pa.int32(), pa.int64()), (pa.int64(), pa.int64())], ids=["value", "key"])
+def test_a_checkpoint_goes_on_under_wider_columns(text: str, wide: tuple[pa.DataType, pa.DataType]) -> None:
+    """Regression: INT → BIGINT after a restart was a raw ArrowInvalid."""
+    narrow, cluster = (pa.int32(), pa.int32()), Cluster(random.Random(1))
+    found = played_under(text, narrow, some_rows(0, 25), cluster, ends=False)
+    cluster.restart()
+    found.add(played_under(text, wide, some_rows(25, 50), cluster, ends=True))
+    whole = [*some_rows(0, 25), *some_rows(25, 50)]
+    assert found.sorted() == played_under(text, wide, whole, Cluster(random.Random(2)), ends=True).sorted()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (pa.int64(), pa.int32(), "column v is INT, but BIGINT in the checkpoint (at s)"),
+        (pa.int32(), pa.float64(), "column v is DOUBLE, but INT in the checkpoint (at s)"),
+        (pa.float32(), pa.decimal128(9, 2), "column v is DECIMAL(9,2), but FLOAT in the checkpoint (at s)"),
+    ],
+)
+@pytest.mark.parametrize("text", WIDER.values(), ids=WIDER)
+def test_a_checkpoint_under_other_columns_is_refused(
+    text: str, old: pa.DataType, new: pa.DataType, says: str
+) -> None:
+    """State would be read as other values: the error names the stream, the column and both types."""
+    cluster = Cluster(random.Random(3))
+    played_under(text, (pa.int32(), old), some_rows(0, 25), cluster, ends=False)
+    cluster.restart()
+    with pytest.raises(SparkError, match=re.escape(f"[HR-SP19] {says}")):
+        played_under(text, (pa.int32(), new), some_rows(25, 50), cluster, ends=True)
+
+
+def test_columns_that_come_or_go_are_refused() -> None:
+    cells, before = Cells(), pa.schema([("k", pa.int32())])
+    Store(cells, "").take_up({"s": before})
+    Store(cells, "").take_up({"s": before})
+    with pytest.raises(SparkError, match=r"column w is INT, but not there in the checkpoint \(at s\)"):
+        Store(cells, "").take_up({"s": before.append(pa.field("w", pa.int32()))})
+    with pytest.raises(SparkError, match=r"column k is not there, but INT in the checkpoint \(at s\)"):
+        Store(cells, "").take_up({"s": pa.schema([])})

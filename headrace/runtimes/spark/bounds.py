@@ -61,7 +61,7 @@ def promise(name: str, said: StreamBounds, per_second: int | None) -> Promise:
     if "disorder" not in found or "skew" in found:
         raise SparkError(
             "HR-SP13",
-            f"bounds {sorted(found)} do not go together",
+            f"bounds {sorted(found)} do not go together" if found else "its bounds are empty",
             place=name,
             hint="disorder, latency, both of these, or skew",
         )

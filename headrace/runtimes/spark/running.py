@@ -21,14 +21,16 @@ from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
 from headrace.memory.manager import Shortage
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes import Plan, Table
 from headrace.plan.show import show
+from headrace.plan.trees import walk
 from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, stood_for
 from headrace.runtimes.spark.fan import StreamSpec
 from headrace.runtimes.spark.packing import ENDING, NO_TIME, Package, Times, from_ipc
 from headrace.runtimes.spark.reading import ALL, LIMITED, WITHHELD
 from headrace.runtimes.spark.store import Head, Store
+from headrace.schema import Schema
 from headrace.time.timestamp import MIN_TIME
 
 QUERY = "q"
@@ -64,6 +66,12 @@ class HostSpec:
         """What a checkpoint is bound to."""
         digest = sha256(show(self.plan).encode()).hexdigest()[:12]
         return f"plan {digest} in {len(self.names)} shards"
+
+    @cached_property
+    def columns(self) -> dict[str, Schema]:
+        """The columns of streams as they are read, and of tables; a checkpoint goes on under wider ones."""
+        tables = {node.name: node.schema for node in walk(self.plan) if isinstance(node, Table)}
+        return {stream.source.name: stream.read.schema for stream in self.streams} | tables
 
     @property
     def spills(self) -> bool:
@@ -118,6 +126,7 @@ def _engine(spec: HostSpec, shard: int, store: Store, head: Head | None) -> live
     """The live engine if it is at what the store holds or can catch up with it, else one rebuilt."""
     known = live.take(spec.id, shard)
     if head is None:
+        store.take_up(spec.columns)
         return live.Live(spec.begin(), 0, "")
     if known is not None:
         missed = store.since(head, known.version, known.token)
@@ -125,6 +134,7 @@ def _engine(spec: HostSpec, shard: int, store: Store, head: Head | None) -> live
             if missed:
                 known.engine.catch_up(missed)
             return known
+    store.take_up(spec.columns)
     engine = spec.build()
     engine.restore(store.all(head))
     return live.Live(engine, head.version, head.token)

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import json
 import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from headrace.engine import Engine, Snapshot
 from headrace.errors import SparkError
+from headrace.expressions.types import sql_name
+from headrace.flow.widening import goes_on
 from headrace.memory.accounting import account
+from headrace.schema import Schema
 
 SLACK: Final = 4 << 20
 """Bytes that may be of no use before anybody minds."""
 
 HEADER: Final = (-1,)
 """The key of the header, which is no version."""
+
+COLUMNS: Final = (-2,)
+"""The key of the columns that the streams and tables had when the state was last taken up."""
 
 LONGEST: Final = 4096
 """Snapshots in a chain before they are replaced by one, however small they are."""
@@ -65,6 +75,16 @@ class Store:
                 hint="go on with the same query and number of shards, or begin with a new checkpoint",
             )
         return head
+
+    def take_up(self, columns: Mapping[str, Schema]) -> None:
+        """Note the columns under which the state goes on; refuse those under which it would not."""
+        row = self._chunks.getValue(COLUMNS)
+        if row is not None:
+            known = {name: _schema(text) for name, text in json.loads(bytes(row[1])).items()}
+            for name, schema in columns.items():
+                _compare(name, known.get(name, schema), schema)
+        written = {name: b64encode(schema.serialize()).decode() for name, schema in columns.items()}
+        self._chunks.updateValue(COLUMNS, ("", json.dumps(written).encode()))
 
     def all(self, head: Head) -> list[Snapshot]:
         """The whole chain."""
@@ -116,6 +136,33 @@ class Store:
         if head.stored <= SLACK:
             return False
         return head.stored > 2 * held_bytes(engine) + SLACK
+
+
+def _schema(text: str) -> Schema:
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
+
+
+def _compare(name: str, old: Schema, new: Schema) -> None:
+    """What was kept of a stream or table must be what it would be under its columns of now."""
+    for column in dict.fromkeys([*old.names, *new.names]):
+        before, now = (_type_name(schema, column) for schema in (old, new))
+        if "" in (before, now) or not goes_on(old.field(column).type, new.field(column).type):
+            raise SparkError(
+                "HR-SP19",
+                f"column {column} is {now or 'not there'}, but {before or 'not there'} in the checkpoint",
+                place=name,
+                hint=_HINT if before else "leave the column out, or begin with a new checkpoint",
+            )
+
+
+_HINT: Final = (
+    "cast it to the type of the checkpoint in the DataFrame, or begin with a new checkpoint; "
+    "a wider type of the same kind goes on (INT to BIGINT, FLOAT to DOUBLE)"
+)
+
+
+def _type_name(schema: Schema, column: str) -> str:
+    return sql_name(schema.field(column).type).upper() if column in schema.names else ""
 
 
 def held_bytes(engine: Engine) -> int:
