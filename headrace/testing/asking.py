@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.engine import Engine
 from headrace.flow.batch import Batch
+from headrace.schema import Schema
 from headrace.sql import Query, query
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream, events_of
@@ -23,14 +24,17 @@ def ask(text: str, *, ticks_per_second: int | None = 1, **rows: Sequence[Row]) -
     `text` declares its own streams. `rows` are theirs, each with its time first, in ticks.
     """
     found = query(text, ticks_per_second=ticks_per_second)
-    given = {source.name: _named(source.schema.names, rows.get(source.name, ())) for source in found.sources}
+    given = {source.name: _named(source.schema, rows.get(source.name, ())) for source in found.sources}
     answers = _answers(found, given)
     assert_same_stream(answers, oracle.stream(found.plan, given), schema=found.schema)
     return [(time, *row) for time, row in events_of(answers)]
 
 
-def _named(names: list[str], rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
-    return [(time, dict(zip(names, values, strict=True))) for time, *values in rows]
+def _named(schema: Schema, rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
+    """Rows by name, with values as columns hold them: of a TIMESTAMP a time in UTC, zone and all."""
+    named = [dict(zip(schema.names, values, strict=True)) for _, *values in rows]
+    typed = pa.RecordBatch.from_pylist(named, schema).to_pylist()
+    return [(time, row) for (time, *_), row in zip(rows, typed, strict=True)]
 
 
 def _answers(found: Query, given: dict[str, list[tuple[int, dict[str, Any]]]]) -> list[Batch]:
