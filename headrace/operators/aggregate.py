@@ -169,6 +169,7 @@ class AggregateOperator(Waiting):
 
     def _emitted(self, times: Ints, sign: Signs, codes: Ints, rows: list[pa.Array]) -> Batch:
         data = pa.RecordBatch.from_arrays(self._groups.keys.take(codes) + rows, schema=self._schema)
+        self._newest.grow(len(self._groups) if self._measured else 0)
         arrival = self._newest["arrival"][codes] if self._measured else None
         return Batch(data, times, np.full(len(times), MAX_TIME), None if sign.min() > 0 else sign, arrival)
 

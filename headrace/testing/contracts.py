@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -140,6 +140,7 @@ class Watch:
         assert len(batch) > 0
         assert batch.data.schema.equals(self.plan.schema), "rows have the plan's columns"
         assert batch.data.num_rows == len(batch.start)
+        assert batch.arrival is None or len(batch.arrival) == len(batch.start)
         assert (batch.end is not None) == self.plan.is_relation, "relations have ends, streams have none"
         if not self.terms.timeless:
             self._times(batch)
@@ -199,14 +200,15 @@ class Trial:
     # ------------------------------------------------------------------------------------------- feeding
 
     def push(self) -> None:
-        """Some more rows on one input."""
+        """Some more rows on one input, with their arrivals or without, as after a restart."""
         left = [i for i, b in enumerate(self._case.inputs) if self._pushed[i] < len(b)]
         if not left:
             return
         i = left[self._choose(len(left))]
         batch, at = self._case.inputs[i], self._pushed[i]
         count = min(len(batch) - at, 1 + self._choose(1 + self._choose(8)))
-        self.arcs[i].append(batch.slice(at, at + count))
+        rows = batch.slice(at, at + count)
+        self.arcs[i].append(rows if self._choose(2) else replace(rows, arrival=rows.start.copy()))
         self._pushed[i] += count
 
     def beat(self) -> None:

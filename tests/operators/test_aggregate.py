@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,16 @@ def test_space_for_values_that_have_gone_is_given_back() -> None:
         operator.ingest(0, batch_of([Signed((t,), t, t + 5)], schema))
         operator.answer(t)
     assert operator.state_bytes() < burst / 4
+
+
+def test_a_group_that_comes_without_an_arrival_after_others_that_had_one() -> None:
+    """As after a restart: rows that were held then have no arrival in this run."""
+    schema = pa.schema([("k", pa.int64())])
+    operator = AggregateOperator(Aggregate(Given("r", schema), ("k",), (AggregateCall("n", "count"),)))
+    first, second = (batch_of([Signed((k,), k, 9)], schema) for k in (1, 2))
+    operator.ingest(0, replace(first, arrival=np.array([7])))
+    assert operator.answer(1) is not None
+    operator.ingest(0, second)
+    found = operator.answer(2)
+    assert found is not None
+    assert found.data.to_pylist() == [{"k": 2, "n": 1}]
