@@ -37,20 +37,21 @@ def summary(pipeline: Pipeline) -> dict[str, Any]:
 def describe(pipeline: Pipeline) -> str:
     """The essentials in words."""
     lines = [f"{pipeline.name} is valid; runtime: {pipeline.runtime}"]
-    lines += [f"  stream {name}: {_stream(stream)}" for name, stream in pipeline.streams.items()]
+    lines += [f"  stream {name}: {stream_line(stream)}" for name, stream in pipeline.streams.items()]
     for query in pipeline.queries:
         columns = ", ".join(f"{f.name} {f.type}" for f in query.query.schema)
         lines.append(f"  query {query.name} reads {', '.join(query.streams)} and answers ({columns})")
     return "\n".join([*lines, *(f"  warning: {each}" for each in pipeline.warnings)])
 
 
-def _stream(stream: PipelineStream) -> str:
+def stream_line(stream: PipelineStream) -> str:
+    """Where a stream comes from, and what is known of its lateness."""
     column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
     said = stream.lateness
     tell: Callable[[int], str] = str if stream.definition.ticks_per_second is None else length
     known = [f"{n} {tell(t)}" for n, t in (("disorder", said.disorder), ("latency", said.latency)) if t]
     if said.confidence is not None:
-        known.append(f"disorder learned, to lose {said.confidence.epsilon:.2%} of the rows")
+        known.append(f"disorder learned, {said.confidence.promise}")
     source = stream.spec.source
     where = getattr(source, "path", None) or source.type
     return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known) or 'rows in order'}"

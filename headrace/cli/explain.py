@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.cli.check import stream_line
 from headrace.errors import PipelineError
 from headrace.pipeline import load
 from headrace.runtimes.embedded import Runner
@@ -20,5 +21,7 @@ def explained(file: Path, query: str | None, format: str) -> str:
     parts = []
     for each in chosen:
         planned, running = str(each.query.explain(format)), str(engine.explain(each.name, format))
-        parts += [f"== {each.name} ==", planned, "", running, ""] if format == "text" else [running]
+        streams = [f"  {name}: {stream_line(pipeline.streams[name])}" for name in each.streams]
+        known = ["", "streams", *streams] if streams else []
+        parts += [f"== {each.name} ==", planned, *known, "", running, ""] if format == "text" else [running]
     return "\n".join(parts).rstrip()

@@ -194,7 +194,7 @@ class TimeOf(Table):
 
 
 class Estimate(Table):
-    """Bounds learned from arrivals: lose at most a share `loss` of the rows, stay in [floor, ceiling]."""
+    """Bounds learned from arrivals: lose a share `loss` of the rows, stay in [floor, ceiling]."""
 
     loss: float = Field(default=0.001, ge=0, lt=1)
     floor: Length = 0

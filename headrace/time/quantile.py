@@ -3,13 +3,25 @@
 Srivastava & Widom §2 name bounds "having a certain confidence" and leave them open. Here the skew of a tuple
 is measured against the greatest time on *any* stream, so that one quantile per stream suffices: a bound δ_j
 that a share 1 − ε of j's tuples kept loses a share ε of them, with no sum over pairs of streams.
+
+What is guaranteed. If skews are exchangeable (independent of each other, with a steady distribution), the
+next row is later than the k-th smallest of n skews with a probability of at most (n + 1 − k)/(n + 1). So the
+bound is the skew with k = ⌈(1 − ε)(n + 1)⌉, and the expected loss is at most ε. With fewer than 1/ε rows
+there is no such k: the bound is then the greatest skew times √(1/(ε(n + 1))), which suffices for tails as
+heavy as 1/x². Before `LEAST` rows nothing is promised. And while the time seen is less than `SPAN` times the
+bound, rows with long delays have not all come: the bound is then twice the greatest skew.
+
+If skews depend on each other (bursts, drift, an outage and its backlog), no share can be guaranteed: rows are
+lost that were on their way when a promise was made. But a loss is seen and answered. From ¾ε on less is aimed
+at. When plainly k times ε was lost, k > 1, the bound is at least k times the greatest skew so far: then a row
+is lost only if it is later than that, or behind a promise that was made before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +33,25 @@ from headrace.time.histogram import BUCKETS, Floats, bucket, quantiles
 from headrace.time.skew import Ints, SkewMatrix
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
+LEAST: Final = 20
+"""Rows of all streams together before anything is promised without a ceiling."""
+
+SPAN: Final = 4
+"""Times the bound: how long must be seen before the skews seen are taken to be all there are."""
+
+NEARLY, TOO_MUCH = 0.75, 1.25
+"""Times ε: a loss from which less is aimed at, and one from which a tenth of ε is."""
+
+PLAINLY = 3.0
+"""Deviations more than ε explains, from which nothing more may be lost."""
+
 
 @dataclass(frozen=True)
 class Confidence:
-    """Lose at most a share `epsilon` of each stream's rows; keep the bound within [floor, ceiling].
+    """Lose a share `epsilon` of each stream's rows, in expectation; keep the bound within [floor, ceiling].
+
+    That holds for delays that do not depend on each other. With bursts or drift more may be lost, until the
+    bound has followed: see the module. A ceiling that is too low loses more.
 
     With `half_life`, a row counts half as much after so many later rows of its stream.
     """
@@ -33,6 +60,12 @@ class Confidence:
     floor: int = 0
     ceiling: int = MAX_TIME
     half_life: int | None = None
+
+    @property
+    def promise(self) -> str:
+        """What is guaranteed, in words."""
+        share = f"{self.epsilon:.2%}" if self.epsilon else "none"
+        return f"to lose {share} of the rows if delays are independent; more in bursts, until it has followed"
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.epsilon < 1.0 or not 0 <= self.floor <= self.ceiling:
@@ -46,9 +79,9 @@ class QuantileEstimator:
 
     A stream is judged by the quantile of all streams together: by its own where that is smaller and it has
     shown the 1/ε rows that it takes to know, and by its own where it is surely later. "Surely" is its own
-    quantile at a loss of ε + 2√(ε/r) + 2/r, two deviations more than ε explains in its r rows. Before any
-    row, the bound is the ceiling, or the floor where no ceiling is set. Bounds are renewed
-    when the rows have grown by a hundredth, so that their cost per row falls to nothing.
+    quantile at a loss of ε + 2√(ε/r) + 2/r, two deviations more than ε explains in its r rows. Before there
+    are enough rows, the bound is the ceiling, or nothing is promised where no ceiling is set. Bounds are
+    renewed when rows have grown by a hundredth or one was lost, so that their cost per row falls to nothing.
     """
 
     def __init__(self, streams: Sequence[str], confidence: Confidence | None = None) -> None:
@@ -58,12 +91,13 @@ class QuantileEstimator:
         self._pooled: Floats = np.zeros(BUCKETS)
         self._rows = np.zeros(len(self.streams), dtype=np.int64)
         self._faded = np.zeros(len(self.streams), dtype=np.int64)
-        self._newest, self._clock = MIN_TIME, MIN_TIME
+        self._worst = np.zeros(len(self.streams), dtype=np.int64)
+        self._lost: Floats = np.zeros(len(self.streams))
+        self._promised = np.full(len(self.streams), MIN_TIME, dtype=np.int64)
+        self._newest, self._oldest, self._clock = MIN_TIME, MAX_TIME, MIN_TIME
         self._own = np.zeros(len(self.streams), dtype=np.int64)
         self._surely = np.zeros(len(self.streams), dtype=np.int64)
-        c = self.confidence
-        start = c.floor if c.ceiling == MAX_TIME else c.ceiling
-        self._delta = np.full(len(self.streams), start, dtype=np.int64)
+        self._delta = np.full(len(self.streams), self.confidence.ceiling, dtype=np.int64)
         self._renew_at = 1
         self._used = 1
         self._stale = np.zeros(len(self.streams), dtype=np.bool_)
@@ -73,12 +107,18 @@ class QuantileEstimator:
         s, x, c = batch(streams, times, clocks, len(self.streams), self._clock)
         if not len(s):
             return
-        at = bucket(skews(x, self._newest))
+        behind = skews(x, self._newest)
+        at = bucket(behind)
+        late = x <= self._promised[s]
+        if late.any():
+            np.add.at(self._lost, s[late], 1.0)
+            self._renew_at = 1
+        np.maximum.at(self._worst, s, behind)
         np.add.at(self._counts, (s, at), 1.0)
         np.add.at(self._pooled, at, 1.0)
         self._used = max(self._used, int(at.max()) + 1)
         np.add.at(self._rows, s, 1)
-        self._newest = max(self._newest, int(x.max()))
+        self._newest, self._oldest = max(self._newest, int(x.max())), min(self._oldest, int(x.min()))
         self._clock = int(c[-1])
         self._stale[s] = True
         self._fade()
@@ -89,6 +129,7 @@ class QuantileEstimator:
             halvings = (self._rows - self._faded) // self.confidence.half_life
             if halvings.any():
                 self._counts *= (0.5**halvings)[:, None]
+                self._lost *= 0.5**halvings
                 self._pooled = self._counts.sum(axis=0)
             self._faded += halvings * self.confidence.half_life
 
@@ -104,9 +145,34 @@ class QuantileEstimator:
     def _estimate(self) -> Ints:
         c = self.confidence
         self._refresh()
-        pooled = quantiles(self._pooled[: self._used], np.array(1.0 - c.epsilon))
-        known = np.where(self._sample() * c.epsilon >= 1.0, np.minimum(self._own, pooled), pooled)
-        return np.clip(np.maximum(known, self._surely), c.floor, c.ceiling)
+        rows = float(self._pooled.sum())
+        if rows < LEAST:
+            return np.full(len(self.streams), c.ceiling, dtype=np.int64)
+        own_rows = self._counts.sum(axis=1)
+        enough = own_rows * c.epsilon >= 1.0
+        level = _level(_left(c.epsilon, self._lost.sum(), rows), np.array(rows))
+        pooled = quantiles(self._pooled[: self._used], level)
+        loses = self._lost > c.epsilon * own_rows
+        own = np.where(loses, self._own, np.minimum(self._own, pooled))
+        known = np.maximum(np.where(enough, own, pooled), self._surely)
+        worst = np.where(enough, self._worst, self._worst.max())
+        care = np.maximum(self._care(enough, own_rows, rows), self._early(int(known.max(initial=0))))
+        return np.clip(np.maximum(known, _times(worst, care)), c.floor, c.ceiling)
+
+    def _care(self, enough: npt.NDArray[np.bool_], own_rows: Floats, rows: float) -> Floats:
+        """What the greatest skew is multiplied with where the quantile is not enough; 0 where it is."""
+        epsilon = self.confidence.epsilon
+        if epsilon == 0.0:
+            return np.zeros(len(self.streams))
+        all_over = _over(self._lost.sum(), epsilon * rows, PLAINLY)
+        over = np.where(enough, _over(self._lost, epsilon * own_rows, PLAINLY), all_over)
+        few = np.sqrt(1.0 / (epsilon * (rows + 1.0)))
+        return np.maximum(np.where(over > 1.0, over, 0.0), few if few > 1.0 else 0.0)
+
+    def _early(self, bound: int) -> float:
+        """Twice, while the time seen is so short that rows with long delays have not come yet; else 0."""
+        loses = self.confidence.epsilon > 0.0
+        return 2.0 if loses and float(bound) * SPAN > self._newest - self._oldest else 0.0
 
     def _refresh(self) -> None:
         """Own quantiles of the streams that have spoken since: at ε, and at a loss that ε cannot explain."""
@@ -114,7 +180,8 @@ class QuantileEstimator:
         self._stale[:] = False
         counts, rows = self._counts[stale, : self._used], self._sample()[stale]
         beyond = np.minimum(epsilon + 2.0 * np.sqrt(epsilon / rows) + 2.0 / rows, 1.0)
-        self._own[stale] = quantiles(counts, np.full(len(stale), 1.0 - epsilon))
+        left = _left(epsilon, self._lost[stale], counts.sum(axis=1))
+        self._own[stale] = quantiles(counts, _level(left, rows))
         self._surely[stale] = self._own[stale] if epsilon == 0.0 else quantiles(counts, 1.0 - beyond)
 
     def _sample(self) -> Ints:
@@ -129,7 +196,10 @@ class QuantileEstimator:
         self._clock = now
         if self._newest != MIN_TIME:
             reach = self._newest - MIN_TIME
-            due = self._newest - np.minimum(self.delta.astype(np.uint64), np.uint64(reach)).astype(np.int64)
+            delta = self.delta
+            due = self._newest - np.minimum(delta.astype(np.uint64), np.uint64(reach)).astype(np.int64)
+            due[delta == MAX_TIME] = MIN_TIME
+            np.maximum(self._promised, due, out=self._promised)
             np.maximum(promise, due, out=promise)
 
     def bounds(self, timeout: int | None = None) -> Bounds:
@@ -143,9 +213,11 @@ class QuantileEstimator:
         """All state as a plain dict of arrays and ints; only buckets in use are kept."""
         stream, at = np.nonzero(self._counts)
         held = {"stream": stream, "bucket": at, "count": self._counts[stream, at]}
-        arrays = {"rows": self._rows.copy(), "faded": self._faded.copy()}
-        arrays |= {"delta": self._delta.copy()}
-        return held | arrays | {"newest": self._newest, "clock": self._clock, "renew_at": self._renew_at}
+        arrays: dict[str, Any] = {"rows": self._rows.copy(), "faded": self._faded.copy()}
+        arrays |= {"delta": self._delta.copy(), "worst": self._worst.copy(), "lost": self._lost.copy()}
+        arrays |= {"promised": self._promised.copy()}
+        times = {"newest": self._newest, "oldest": self._oldest, "clock": self._clock}
+        return held | arrays | times | {"renew_at": self._renew_at}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from a snapshot of an estimator of the same streams."""
@@ -154,8 +226,32 @@ class QuantileEstimator:
         self._counts[:] = 0.0
         self._counts[snapshot["stream"], snapshot["bucket"]] = snapshot["count"]
         self._rows[:], self._faded[:], self._delta[:] = (snapshot[k] for k in ("rows", "faded", "delta"))
+        self._worst[:], self._lost[:] = snapshot["worst"], snapshot["lost"]
+        self._promised[:] = snapshot["promised"]
         self._renew_at = int(snapshot["renew_at"])
-        self._newest, self._clock = int(snapshot["newest"]), int(snapshot["clock"])
+        self._newest, self._oldest, self._clock = (int(snapshot[k]) for k in ("newest", "oldest", "clock"))
         self._pooled = self._counts.sum(axis=0)
         self._used = int(np.asarray(snapshot["bucket"]).max(initial=0)) + 1
         self._stale[:] = self._rows > 0
+
+
+def _over(lost: Any, allowed: Any, deviations: float) -> Any:
+    """Rows lost over rows that may be; a few deviations more are no sign of anything."""
+    return np.maximum(lost - deviations * np.sqrt(allowed), 0.0) / np.maximum(allowed, 1e-300)
+
+
+def _left(epsilon: float, lost: Any, rows: Any) -> Any:
+    """The loss that is aimed at: ε as long as less was lost, then less, down to a tenth."""
+    over = _over(lost, epsilon * rows, 1.0)
+    return epsilon * np.clip((TOO_MUCH - over) / (TOO_MUCH - NEARLY), 0.1, 1.0)
+
+
+def _level(epsilon: Any, rows: npt.NDArray[Any]) -> Floats:
+    """The share of n skews that the bound must reach for the next row to be later with a chance of ε: k/n."""
+    n = np.maximum(rows.astype(np.float64), 1.0)
+    return np.asarray(np.minimum(np.ceil((1.0 - epsilon) * (n + 1.0)) / n, 1.0))
+
+
+def _times(skew: Ints, factor: Floats) -> Ints:
+    """Skews times factors, saturated."""
+    return np.minimum(skew.astype(np.float64) * factor, float(MAX_TIME // 2)).astype(np.int64)

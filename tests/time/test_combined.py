@@ -10,7 +10,7 @@ from headrace.time.bounds import NEVER, Bounds
 from headrace.time.combined import CombinedHeartbeats
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import LearnedHeartbeats
-from headrace.time.quantile import Confidence, QuantileEstimator
+from headrace.time.quantile import LEAST, Confidence, QuantileEstimator
 from headrace.time.skew import Pair, SkewMatrix
 from headrace.time.timestamp import MIN_TIME
 
@@ -41,6 +41,7 @@ def test_batches_of_an_instant_prove_what_their_rows_prove(
 def test_each_stream_has_the_largest_of_its_promises() -> None:
     learned = LearnedHeartbeats(QuantileEstimator(["c"], Confidence(0.0, 2, 20)), NEVER)
     combined = CombinedHeartbeats(["c", "a", "b"], [generator(False), learned])
+    combined.arrive([0] * LEAST, list(range(LEAST)), 99)
     combined.arrive([0, 1, 0], [100, 50, 95], 100)
     assert combined.heartbeats(100).tolist() == [94, MIN_TIME, MIN_TIME]
     assert combined.heartbeats(101).tolist() == [94, 47, 46]
