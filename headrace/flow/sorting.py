@@ -33,3 +33,16 @@ def order_of(times: Ints) -> Ints:
     words.sort()
     words &= (1 << bits) - 1
     return words
+
+
+def order_of_changes(times: Ints, signs: npt.NDArray[np.int8] | None) -> Ints:
+    """What puts changes of a relation in order: at each instant, what comes before what is withdrawn.
+
+    So wherever they are cut, no withdrawal comes before the row that it withdraws.
+    """
+    if signs is None:
+        return order_of(times)
+    gone = signs < 0
+    comings_first = np.concatenate([np.flatnonzero(~gone), np.flatnonzero(gone)])
+    order: Ints = comings_first[order_of(times[comings_first])]
+    return order

@@ -5,6 +5,7 @@ appends to its output arc. The graph then reads `yields` and `more` to choose wh
 no threads, no clock and no I/O. Laws, each checked for every operator by `tests/contract`:
 
 - output rows are in order of start, and later than every heartbeat the operator has passed on;
+- a withdrawal never leaves before the row that it withdraws, wherever the output is cut;
 - heartbeats passed on never decrease, and are the largest that its inputs' allow;
 - what it emits does not depend on how its input is cut into batches or on `limit`;
 - `restore(snapshot())` into a new instance goes on as the old one would have.

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.expressions.sieve import Sieve
-from headrace.flow.batch import Batch, Signs, concat, sort_by_start
+from headrace.flow.batch import Batch, Signs, concat
 from headrace.flow.keys import Words, equal_rows
 from headrace.flow.promises import Agreement
-from headrace.flow.sorting import order_of
+from headrace.flow.sorting import order_of_changes
 from headrace.flow.state import Part
 from headrace.operators.contract import Waiting
 from headrace.operators.joinshelf import Pairs
@@ -88,11 +88,12 @@ class JoinOperator(Waiting):
         return _New(batch, words) if len(batch) else None
 
     def _gather(self, met: list[_Met]) -> Batch | None:
-        """The rows of the pairs, in order of start."""
+        """The rows of the pairs, in order of start; at one instant, what comes before what is withdrawn."""
         if not met:
             return None
         start = np.concatenate([m.pairs.start for m in met])
-        order = order_of(start)
+        signs = _signs(met)
+        order = order_of_changes(start, signs)
         left_ids, right_ids = (
             np.concatenate(ids)[order] for ids in zip(*((m.left, m.right) for m in met), strict=True)
         )
@@ -101,7 +102,7 @@ class JoinOperator(Waiting):
             pa.RecordBatch.from_arrays(columns, schema=self._schema),
             start[order],
             np.concatenate([m.pairs.end for m in met])[order],
-            _signs(met, order),
+            None if signs is None else signs[order],
             _arrivals(met, order),
         )
         return self._verify(out, columns)
@@ -116,7 +117,10 @@ class JoinOperator(Waiting):
                 own = new.batch.data.take(pa.array(pairs.probe)).columns
                 columns = [*own, *theirs] if input == 0 else [*theirs, *own]
                 batches.append(self._verify(self._paired(pairs, columns, new.batch.arrival), columns))
-        return sort_by_start(concat(batches)) if batches else None
+        if not batches:
+            return None
+        both = concat(batches)
+        return both.take(order_of_changes(both.start, both.sign))
 
     def _paired(self, pairs: Pairs, columns: list[pa.Array], arrival: Ids | None) -> Batch:
         return Batch(
@@ -223,10 +227,10 @@ class _Met:
     arrival: Ids | None
 
 
-def _signs(met: list[_Met], order: Ids) -> Signs | None:
+def _signs(met: list[_Met]) -> Signs | None:
     if all(bool((m.pairs.sign > 0).all()) for m in met):
         return None
-    return np.concatenate([m.pairs.sign for m in met])[order].astype(np.int8)
+    return np.concatenate([m.pairs.sign for m in met]).astype(np.int8)
 
 
 def _arrivals(met: list[_Met], order: Ids) -> Ids | None:

@@ -104,5 +104,6 @@ class OrderedRowsWindowOperator(Waiting):
 
 
 def _in_order(came: Batch, gone: Batch) -> Batch:
+    """In order of start; at one instant, what came before what is gone."""
     both = concat([came, gone])
     return both.take(order_of(both.start))

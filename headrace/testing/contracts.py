@@ -126,6 +126,7 @@ class Watch:
     heartbeat: int = MIN_TIME
     latest: int = MIN_TIME
     promises: list[Punctuation] = field(default_factory=list)
+    standing: Counter[tuple[Row, int | None]] = field(default_factory=Counter)
 
     def see(self, item: Item) -> None:
         if isinstance(item, Batch):
@@ -144,6 +145,7 @@ class Watch:
         assert (batch.end is not None) == self.plan.is_relation, "relations have ends, streams have none"
         if not self.terms.timeless:
             self._times(batch)
+        self._withdrawals(batch)
         for promise in self.promises:
             assert not promise.matches(batch.start, batch.data).any(), f"{promise} is broken"
         self.batches.append(batch)
@@ -155,6 +157,14 @@ class Watch:
             assert batch.first >= self.latest, "output is in order of start"
             assert bool(np.all(batch.start[:-1] <= batch.start[1:])), "a batch is in order of start"
             self.latest = batch.last
+
+    def _withdrawals(self, batch: Batch) -> None:
+        """Each row by its content and its end: never withdrawn more often than it has come so far."""
+        if batch.end is None:
+            return
+        for e in signed_of(batch):
+            self.standing[e.row, e.end] += e.sign
+            assert self.standing[e.row, e.end] >= 0, f"{e.row} is withdrawn before it comes"
 
 
 class Trial:

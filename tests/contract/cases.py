@@ -82,7 +82,10 @@ def relations(
     withdraws: bool = True,
     stamp: str | None = None,
 ) -> tuple[Plan, Any, Any]:
-    """A relation: ends declared at the start, or later by a withdrawal, or never."""
+    """A relation: ends declared at the start, or later by a withdrawal, or never.
+
+    A withdrawal may follow at the very instant at which its row came, as in a row window.
+    """
     happened = draw(many(schema))
     if stamp is not None:
         happened = [(time, {**values, stamp: time}) for time, values in happened]
@@ -90,13 +93,14 @@ def relations(
     signed: list[Signed] = []
     for time, values in happened:
         row = canonical_row(values[n] for n in schema.names)
-        end = time + draw(st.integers(1, 9))
         kind = draw(st.sampled_from(["declared", *["withdrawn", "cut"] * withdraws, *["open"] * opens]))
+        end = time + draw(st.integers(0 if kind == "withdrawn" else 1, 9))
         told = {"declared": end, "cut": end + draw(st.integers(1, 5))}.get(kind, MAX_TIME)
         signed.append(Signed(row, time, told))
         if kind in ("withdrawn", "cut"):
             signed.append(Signed(row, end, told, -1))
-        elements.append(Element(row, time, MAX_TIME if kind == "open" else end))
+        if time < end:
+            elements.append(Element(row, time, MAX_TIME if kind == "open" else end))
     return Given(name, schema), batch_of(signed, schema), elements
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from headrace.engine import Engine
+from headrace.expressions import col
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
 from headrace.operators.join import JoinOperator
-from headrace.plan.nodes import Join, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes import IStream, Join, Project, Source, Window
+from headrace.plan.windows import Range, Rows
+from headrace.testing import oracle
 from headrace.time.punctuation import heartbeat
 
 LEFT, RIGHT = pa.schema([("k", pa.int64())]), pa.schema([("k2", pa.int64())])
@@ -65,3 +69,32 @@ def test_a_restored_side_keeps_the_ids_of_the_chain_when_most_of_it_is_dead() ->
     for chunk in chain:
         restored.state()["left"].apply(chunk)
     assert feed(restored, fresh, (rows(LEFT, range(0), 3), rows(RIGHT, range(200), 3)), 3) == 8
+
+
+@pytest.mark.parametrize("limit", range(1, 12))
+def test_no_withdrawal_reaches_a_join_before_its_row_wherever_an_instant_is_cut(limit: int) -> None:
+    """A join over row windows gave withdrawals first. The join above, cut there, forgot them."""
+    source = Source("s", LEFT)
+    newest = Window(source, Rows(1))
+    pairs = Join(newest, Project(newest, (("k2", col("k")),)), ("k",), ("k2",))
+    right = Project(pairs, (("k3", col("k")), ("k4", col("k2"))))
+    plan = IStream(Join(Window(source, Range(1)), right, ("k",), ("k3",)))
+    engine = Engine(strategy=f"dfs({limit})", propagation="punctuation")
+    engine.add("q", plan)
+    engine.push("s", pa.record_batch([pa.array([1] * 8, pa.int64())], schema=LEFT), [0] * 8)
+    engine.end("s")
+    answer = oracle.stream(plan, {"s": [(0, {"k": 1})] * 8})
+    assert sum(map(len, engine.drain())) == len(answer) == 8
+
+
+def test_at_one_instant_what_comes_leaves_before_what_is_withdrawn() -> None:
+    """Hash chains give the newest row first: a withdrawal before the row that it withdraws."""
+    operator, arcs = connected()
+    reader = operator.output.reader()
+    held = rows(LEFT, range(1), 1)
+    passing = Batch(*(getattr(held, name) for name in ("data", "start", "end")), np.array([-1], np.int8))
+    feed(operator, arcs, (held, rows(RIGHT, range(0), 1)), 0)
+    arcs[0].append(passing)
+    feed(operator, arcs, (rows(LEFT, range(0), 1), rows(RIGHT, range(1), 1)), 1)
+    signs = [sign for item in reader.take_until(1, 100) if isinstance(item, Batch) for sign in item.signs()]
+    assert signs == [1, -1]
