@@ -103,11 +103,11 @@ def test_a_slow_timer_ticks_slowly_and_the_heartbeat_goes_on(
     finally:
         running.stop()
     begun = [_seconds(each["timestamp"]) for each in told]
-    assert all(later - earlier >= 3.5 for earlier, later in itertools.pairwise(begun)), begun
+    assert all(later - earlier >= 2 for earlier, later in itertools.pairwise(begun)), begun
     beats = [_heartbeat(each) for each in told]
     assert None not in beats[1:]
     assert beats[1:] == sorted(set(beats[1:]))  # silence, and yet it rises
-    assert all(at - beat / 1e6 - 10 >= 4 for at, beat in zip(begun[2:], beats[2:], strict=True))
+    assert all(beat / 1e6 + 10 < at for at, beat in zip(begun[2:], beats[2:], strict=True))
 
 
 def _progress(running: Any, batches: int) -> list[Any]:
