@@ -33,9 +33,11 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" $(ARGS)
 
-soak: $(READY) ## Kill running pipelines 200 times and Spark drivers 20 times, and look for lost and repeated rows
+# tests/kafka takes a Kafka broker from Maven's registry (scripts/ensure-kafka), and is skipped where it cannot.
+soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker, and look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
-	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples -m "slow and spark" $(ARGS)
+	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples tests/kafka \
+		-m "slow and spark" $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .
@@ -93,5 +95,5 @@ clean: ## Remove caches, builds and what was measured
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out experiments/out
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## Remove the virtual environments too
-	rm -rf $(VENV) .venvs
+distclean: clean ## Remove the virtual environments and the jars of Kafka too
+	rm -rf $(VENV) .venvs .kafka

@@ -194,6 +194,50 @@ def test_no_java_and_no_way_to_it_ends_in_words(bare: Machine) -> None:
     assert "apt-get install default-jre-headless" in done.stderr
 
 
+@pytest.fixture
+def maven(bare: Machine) -> Machine:
+    """A machine whose Maven puts one jar where it is asked to, and writes down each call."""
+    for tool in ("mkdir", "rm"):
+        (bare.bin / tool).symlink_to(shutil.which(tool) or "")
+    bare.program(
+        bare.bin / "mvn",
+        f"""echo "$@" >>{bare.root}/calls
+        for each; do case $each in -DoutputDirectory=*) folder=${{each#*=}};; esac; done
+        mkdir "$folder" && echo jar >"$folder/one.jar\"""",
+    )
+    return bare
+
+
+def test_the_jars_of_kafka_are_taken_once(maven: Machine) -> None:
+    home = maven.root / "jars"
+    for _ in range(2):
+        done = maven.run("ensure-kafka", KAFKA_JARS=str(home))
+        assert (done.returncode, done.stdout.strip()) == (0, str(home)), done.stderr
+    assert (home / "broker" / "one.jar").exists()
+    assert (home / "connector" / "one.jar").exists()
+    assert len((maven.root / "calls").read_text().splitlines()) == 2, "one call for each folder"
+
+
+def test_jars_of_kafka_that_are_not_all_there_are_taken_again(maven: Machine) -> None:
+    home = maven.root / "jars"
+    (home / "broker").mkdir(parents=True)
+    (home / "kept").touch()
+    assert maven.run("ensure-kafka", KAFKA_JARS=str(home)).returncode == 0
+    assert (home / "broker" / "one.jar").exists()
+    assert (home / "kept").exists(), "only its own folders are replaced"
+
+
+@pytest.mark.parametrize("has_maven", [False, True])
+def test_no_jars_of_kafka_and_no_way_to_them_ends_in_words(maven: Machine, has_maven: bool) -> None:
+    (maven.bin / "mvn").unlink()
+    if has_maven:
+        maven.program(maven.bin / "mvn", "exit 1")
+    done = maven.run("ensure-kafka", KAFKA_JARS=str(maven.root / "jars"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "apt-get install maven" in done.stderr
+    assert not (maven.root / "jars" / "complete").exists()
+
+
 def test_an_old_python_ends_in_words(bare: Machine) -> None:
     bare.program(bare.bin / "python3", "exit 1")
     done = bare.run("ensure-venv", str(bare.root / "venv"))
