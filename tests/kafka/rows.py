@@ -23,7 +23,7 @@ KEYS = 5
 PARTITIONS = 3
 SPEAKING = (0, 2)
 """The partitions that get rows; the others are silent."""
-UNDELIVERED_AFTER = 800
+UNDELIVERED_AFTER = 500
 """Milliseconds after which a row that the broker has not taken is given up: it never happened."""
 PATIENCE = 120
 
