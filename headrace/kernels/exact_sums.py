@@ -26,7 +26,8 @@ POINT = 34
 """The place of whole numbers below 2³²: a double has 1074 bits behind the point."""
 NANS, UPPER, LOWER = 252, 253, 254
 """The places in which NaN, ∞ and −∞ are counted."""
-PLACES = 256
+PLACES = LOWER + 3
+"""One for each digit of the number in the last place: kernels look at three."""
 _ROOM = 4
 """Digits beyond the greatest place, for what is carried."""
 _BITS = nb.uint64(32)
