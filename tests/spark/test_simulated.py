@@ -577,7 +577,7 @@ def test_a_checkpoint_under_other_columns_is_refused(
     cluster = Cluster(random.Random(3))
     played_under(text, (pa.int32(), old), some_rows(0, 25), cluster, ends=False)
     cluster.restart()
-    with pytest.raises(SparkError, match=re.escape(f"[HR-SP19] {says}")):
+    with pytest.raises(SparkError, match=re.escape(f"[HR-SP20] {says}")):
         played_under(text, (pa.int32(), new), some_rows(25, 50), cluster, ends=True)
 
 

@@ -148,7 +148,7 @@ def _compare(name: str, old: Schema, new: Schema) -> None:
         before, now = (_type_name(schema, column) for schema in (old, new))
         if "" in (before, now) or not goes_on(old.field(column).type, new.field(column).type):
             raise SparkError(
-                "HR-SP19",
+                "HR-SP20",
                 f"column {column} is {now or 'not there'}, but {before or 'not there'} in the checkpoint",
                 place=name,
                 hint=_HINT if before else "leave the column out, or begin with a new checkpoint",
