@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from headrace.drawing import Explanation
 from headrace.engine.adapting import LOOK, Adapting
+from headrace.engine.asking import Asking
 from headrace.engine.explain import explained_sections, graph_diagram
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.quality import Setting, in_force, resize, settings
@@ -38,7 +39,7 @@ from headrace.graph.enhanced import PROPAGATION, EtsArc, wire
 from headrace.graph.graph import Graph
 from headrace.graph.levels import LEVELS, apply_labels
 from headrace.graph.node import Node
-from headrace.graph.origins import origins_behind, set_gates
+from headrace.graph.origins import set_gates
 from headrace.graph.sink import Sink
 from headrace.graph.source import SourceNode
 from headrace.graph.tablenode import Rows, rows_of
@@ -49,6 +50,7 @@ from headrace.operators.history import Entries
 from headrace.plan.nodes import Plan, Source, Table, TimeKind
 from headrace.plan.show import show
 from headrace.plan.spans import Span, in_units
+from headrace.scheduling.agenda import Agenda
 from headrace.scheduling.executor import Executor
 from headrace.scheduling.strategies import strategy as named_strategy
 from headrace.scheduling.table import StateTable
@@ -101,6 +103,11 @@ class Engine:
         self.shelf = shelf
         self.manager: Manager | None = None
         self._read_late: list[SourceNode] = []
+        self._agenda = Agenda()
+        self._asking = Asking(self.graph, self._agenda)
+        self._entering: dict[str, SourceNode] = {}
+        self._spoken: set[str] = set()
+        self._periodic: list[SourceNode] = []
         self._orders = Reorderings()
         self._adapting = Adapting(self.graph, self._orders)
 
@@ -125,6 +132,12 @@ class Engine:
         source.promise = promise or source.promise
         source.admission.rules = rules or source.rules
         source.arc.ordered = not source.rules.disordered
+        self._note_sources()
+
+    def _note_sources(self) -> None:
+        """Know which sources make ETS by themselves, and who asks whom."""
+        self._periodic = [s for s in self.graph.sources.values() if s.policy.interval != MAX_TIME]
+        self._asking.use(self.keeper)
 
     def manage(
         self,
@@ -203,6 +216,8 @@ class Engine:
         self._read_late = [source for source in sources if source.read_until is not None]
         self.table.forget()
         self._adapting.use()
+        self._agenda.use(self.graph.nodes)
+        self._note_sources()
 
     def set_level(self, level: str) -> None:
         """Heartbeats per `query`, per `operator`, or memory-aware (`memory`); may change while running."""
@@ -211,6 +226,8 @@ class Engine:
         self.level = level
         apply_labels(self.graph, LEVELS[level](self.graph))
         set_gates(self.graph)
+        self._agenda.stir_all()
+        self._asking.use(self.keeper)
 
     def push(
         self,
@@ -232,9 +249,12 @@ class Engine:
         if now is not None and now > self.now:
             self._enter()
             self.now = now
+        self._spoken.add(stream)
         batch = source.push(data, times, self.now, learn=learn)
+        if source.waiting:
+            self._entering[stream] = source
         self._note(stream, batch)
-        _wake(source)
+        self._wake(source)
         return batch
 
     def read_until(self, stream: str, instant: int) -> None:
@@ -257,14 +277,16 @@ class Engine:
 
     def observe(self, stream: str, times: ArrayLike) -> None:
         """Rows with these times arrived now on a stream of which this engine has a part only."""
-        self._source(stream).observe(np.asarray(times, np.int64), self.now)
+        source = self._source(stream)
+        source.observe(np.asarray(times, np.int64), self.now)
+        self._asking.came(source)
 
     def feed(self, stream: str, batch: Batch) -> None:
         """Put in what another engine answered: rows in order, with the ends and signs of a relation."""
         source = self._source(stream)
         source.feed(batch)
         self._note(stream, batch)
-        _wake(source)
+        self._wake(source)
 
     def _note(self, stream: str, batch: Batch) -> None:
         if self.manager is not None:
@@ -284,7 +306,7 @@ class Engine:
             source.heartbeat(punctuation.until)
             return
         source.close(punctuation)
-        _wake(source)
+        self._wake(source)
 
     def end(self, stream: str) -> None:
         """Nothing more comes on a stream."""
@@ -297,7 +319,7 @@ class Engine:
         _check_instant(now, "now")
         self._enter()
         self.now = max(self.now, now)
-        for source in self.graph.sources.values():
+        for source in self._periodic:
             source.tick(self.now)
         if self.level == "memory":
             self.set_level(self.level)
@@ -310,35 +332,41 @@ class Engine:
         self._enter()
         if self.manager is not None:
             self.manager.look()
+        held = bool(self._orders.pending)
+        if self.manager is not None or held or self.level != "operator":
+            self._agenda.stir_all()
         self._run()
         self._adapting.look(self._spare)
         while self._orders.pending and self._orders.settle(self.graph):
             self._rewire()
             self._run()
-        account_waiting(self.graph.nodes, self.now)
+        account_waiting(self._agenda.touched(), self.now)
+        if held and not self._orders.pending:
+            self._agenda.stir_all()
         if self.manager is not None:
             self.manager.settle()
 
     def _run(self) -> None:
         while True:
-            node = self._ready()
+            node = self._agenda.ready()
             if node is not None:
                 self._executor.run(node)
-            elif not self._demand():
+            elif not self._asking.ask(self.now):
                 break
 
     def _enter(self) -> None:
         """Let in the rows of this instant that are judged together."""
-        waiting = [source for source in self.graph.sources.values() if source.waiting]
-        if not waiting:
+        if not self._entering:
             return
+        waiting = [s for s in self.graph.sources.values() if s.name in self._entering]
+        self._entering = {}
         if any(source.must_catch_up for source in waiting):
             self._catch_up()
         for source in waiting:
             source.announce()
         for source in waiting:
             source.enter(self.now)
-            _wake(source)
+            self._wake(source)
         for source in waiting:
             source.admission.judged()
 
@@ -349,23 +377,14 @@ class Engine:
         """
         for source in self.graph.sources.values():
             source.heartbeat(source.in_force(self.now))
-        while (node := self._ready()) is not None:
+        while (node := self._agenda.ready()) is not None:
             self._executor.run(node, ask=False)
 
-    def _ready(self) -> Node | None:
-        """A node something came to, else any node that could do more."""
-        nodes = self.graph.nodes
-        fresh = next((n for n in nodes if n.fresh), None)
-        return fresh or next((n for n in nodes if n.operator.more), None)
-
-    def _demand(self) -> bool:
-        """Ask the sources behind every operator that waits; true if one of them made an ETS."""
-        made = False
-        for node in self.graph.nodes:
-            for need in node.operator.needs():
-                for origin in [*origins_behind(node.predecessors[need.input]), *node.label]:
-                    made |= origin.demand(self.now)
-        return made
+    def _wake(self, source: SourceNode) -> None:
+        """Something came to a source."""
+        self._asking.came(source)
+        for node in source.successors:
+            node.fresh = True
 
     def drain(self, query: str | None = None) -> list[Batch]:
         """Run, then take the answers of a query (of the only one, if there is one)."""
@@ -380,15 +399,24 @@ class Engine:
     def drain_late(self) -> list[Late]:
         """Rows that came too late since the last call."""
         self._enter()
-        return [late for source in self.graph.sources.values() for late in _emptied(source.admission.late)]
+        return [late for source in self._spoken_of() for late in _emptied(source.admission.late)]
 
     def drain_rejected(self) -> list[Rejected]:
         """Rows that were no rows of their stream since the last call."""
-        return [r for source in self.graph.sources.values() for r in _emptied(source.admission.rejected)]
+        rejected = [r for source in self._spoken_of() for r in _emptied(source.admission.rejected)]
+        self._spoken = {s.name for s in self._spoken_of() if s.admission.late}
+        return rejected
+
+    def _spoken_of(self) -> list[SourceNode]:
+        """The sources that may have late or rejected rows to tell of, in their order."""
+        if not self._spoken:
+            return []
+        return [source for name, source in self.graph.sources.items() if name in self._spoken]
 
     def reject(self, stream: str, raw: Iterable[str], code: str, reason: str) -> None:
         """Account for input that could not be made into rows."""
         admission = self._source(stream).admission
+        self._spoken.add(stream)
         rejected = Rejected(stream, code, reason, raw=tuple(raw))
         admission.rows_in += len(rejected)
         admission.reject(rejected)
@@ -431,6 +459,7 @@ class Engine:
         """
         if at is not None:
             _check_instant(at, "at")
+        self._agenda.stir_all()
         return resize(self._node(node), value, at)
 
     def reoptimize(
@@ -632,12 +661,6 @@ class Engine:
             known = ", ".join(sinks) or "none"
             raise GraphError("HR-G003", "no such query", place=str(query), hint=f"running: {known}")
         return sinks[query]
-
-
-def _wake(source: SourceNode) -> None:
-    """Something came to a source."""
-    for node in source.successors:
-        node.fresh = True
 
 
 def _check_instant(instant: int, place: str) -> None:

@@ -49,9 +49,18 @@ class Timekeeper:
 
     def heartbeat(self, stream: int, now: int) -> int:
         """The heartbeat of a stream at `now`."""
+        return int(self.all(now)[stream])
+
+    def all(self, now: int) -> Times:
+        """The heartbeats of all streams at `now`."""
         if self._known is None or self._at != now:
             self._known, self._at = self.generator.heartbeats(now), now
-        return int(self._known[stream])
+        return self._known
+
+    @property
+    def streams(self) -> int:
+        """How many streams there are."""
+        return len(self.generator.streams)
 
     def before(self, stream: int, now: int) -> int:
         """The heartbeat in force for what arrives on a stream at `now`, whatever was asked or run before.
@@ -87,16 +96,18 @@ class GeneratedPromise:
 
     def __init__(self, keeper: Timekeeper, stream: int) -> None:
         self._keeper = keeper
-        self._stream = stream
+        self.place = stream
+
+    by_clock = False
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
-        self._keeper.arrive(self._stream, times, now)
+        self._keeper.arrive(self.place, times, now)
 
     def at(self, now: int, read: int | None = None) -> int:
-        return self._keeper.heartbeat(self._stream, now)
+        return self._keeper.heartbeat(self.place, now)
 
     def before(self, now: int) -> int:
-        return self._keeper.before(self._stream, now)
+        return self._keeper.before(self.place, now)
 
     def snapshot(self) -> Mapping[str, Any]:
         return {}

@@ -67,7 +67,12 @@ def _begins_heartbeats(operator: Operator) -> bool:
 def wire(graph: Graph, propagation: str) -> list[EtsArc]:
     """Set how every source and operator passes heartbeats on; may be called again when the graph changed."""
     arcs = ets_arcs(graph)
+    passed = [(id(operator), arc.target) for arc in arcs for operator in arc.through]
+    clears: dict[int, list[Node]] = {}
+    for operator, target in passed:
+        clears.setdefault(operator, []).append(target)
     for node in graph.nodes:
+        node.clears = list(dict.fromkeys(clears.get(id(node.operator), ())))
         mine = [a for a in arcs if a.origin is node]
         node.tsm_successors = list(dict.fromkeys(a.target for a in mine))
         node.operator.promise = (

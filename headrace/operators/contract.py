@@ -289,7 +289,8 @@ class Waiting(Operator):
         taken = 0
         promises: list[tuple[int, Punctuation]] = []
         for i, reader in enumerate(self.inputs):
-            taken += self._take(i, reader, until, promises)
+            if not reader.empty:
+                taken += self._take(i, reader, until, promises)
         news = min(reach, until) > self.frontier
         if news:
             self.frontier = min(reach, until)

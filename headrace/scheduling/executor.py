@@ -38,6 +38,8 @@ class Executor:
         if output.version != version:
             for after in node.successors:
                 after.fresh = True
+        for after in node.clears:
+            after.stir(after)
         node.runs += 1
         node.rows_in += taken
         self.steps += 1

@@ -26,6 +26,11 @@ class Promise(Protocol):
     `read` is the instant up to which all that reached it has been: the clock counts as far as that.
     """
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether it may grow though no row of the stream comes."""
+        ...
+
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
         """Rows with these times, at least one, came in at `now`, in this order; `read` as before them."""
         ...
@@ -49,6 +54,8 @@ class Promise(Protocol):
 
 class Stateless:
     """What promises that learn nothing have in common."""
+
+    by_clock = True
 
     def at(self, now: int, read: int | None = None) -> int:
         return MIN_TIME
@@ -81,6 +88,10 @@ class SkewPromise:
     _latest: int = MIN_TIME
     _seen: int = MIN_TIME
     _best: int = MIN_TIME
+
+    @property
+    def by_clock(self) -> bool:
+        return True
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
         self._best = self.at(now, read)
@@ -149,6 +160,10 @@ class DisorderPromise:
     def before(self, now: int) -> int:
         return self._behind(self._before if now <= self._seen else self._newest, now - 1)
 
+    @property
+    def by_clock(self) -> bool:
+        return self.latency is not None
+
     def _behind(self, newest: int, clock: int) -> int:
         by_rows = plus(newest, -self.delta)
         return by_rows if self.latency is None else max(by_rows, plus(clock, -self.latency))
@@ -165,6 +180,10 @@ class StrongestPromise:
     """The largest heartbeat of several promises: each stands by itself."""
 
     promises: tuple[Promise, ...]
+
+    @property
+    def by_clock(self) -> bool:
+        return True
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
         for promise in self.promises:
@@ -189,9 +208,13 @@ class StrongestPromise:
 class DataPromise(Stateless):
     """External timestamps about which nothing is known but what the source itself says by heartbeats."""
 
+    by_clock = False
+
 
 class LatentPromise(Stateless):
     """Latent timestamps: no ETS is ever made or needed."""
+
+    by_clock = False
 
 
 @dataclass(frozen=True)

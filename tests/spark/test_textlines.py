@@ -52,7 +52,7 @@ def embedded(path: Path, how: Format) -> tuple[list[Any], list[Any]]:
     source = FilesSource(str(path), SCHEMA, how)
     while (block := source.read()) is not None:
         timed = TIMING.of(block.data)
-        times = timed.times().to_pylist()
+        times = timed.times.to_pylist()
         rows += [(row, at) for row, at in zip(timed.data.to_pylist(), times, strict=True)]
         bad += [(str(each.code), each.reason, each.raw) for each in (*block.bad, *timed.bad)]
     source.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
 from headrace.runtimes.embedded.inflow import Inflow, Piece
@@ -70,7 +71,7 @@ class _Flowing:
 
     @property
     def finished(self) -> bool:
-        return all(inflow.name in self.ended for inflow in self.inflows)
+        return len(self.ended) == len(self.inflows)
 
     def _ends(self) -> tuple[str, ...]:
         """The streams that have just run out, once each."""
@@ -177,26 +178,73 @@ class EventFeed(_Flowing):
 
 @dataclass
 class ArrivalFeed(_Flowing):
-    """Rows arrive at the instants that were recorded with them: a step for each of those, exactly."""
+    """Rows arrive at the instants that were recorded with them: a step for each of those, exactly.
+
+    Streams with rows at hand wait in a heap for the instant of their next; a step looks at those of its
+    instant, and at those of which nothing is at hand.
+    """
+
+    _next: list[tuple[int, int]] = field(default_factory=list)
+    _dry: set[int] = field(default_factory=set)
+    _sorted: bool = False
 
     def next(self) -> Step | None:
-        while True:
-            firsts = [inflow.first for inflow in self.inflows]
-            known = [first for first in firsts if first is not None]
-            instant = max(self.now, min(known)) if known else None
-            if not any(self._more(inflow, instant) for inflow in self.inflows):
-                break
-        if instant is None:
-            bad = tuple(piece for inflow in self.inflows for piece in inflow.take(self.now))
-            ends = self._ends()
-            return Step(self.now, bad, ends) if bad or ends else None
-        self.now = instant
-        pieces = [piece for inflow in self.inflows for piece in inflow.take(instant)]
-        return Step(instant, tuple(pieces), self._ends())
+        if not self._sorted:
+            self._sort_out()
+        read = self._read_dry()
+        found = bool(self._next)
+        if found:
+            self.now = max(self.now, self._next[0][0])
+        due = []
+        while self._next and self._next[0][0] <= self.now:
+            due.append(heappop(self._next)[1])
+            self._read_on(self.inflows[due[-1]])
+        pieces = [piece for place in sorted({*read, *due}) for piece in self.inflows[place].take(self.now)]
+        for place in due:
+            self._wait(place)
+        ends = self._ends()
+        return Step(self.now, tuple(pieces), ends) if found or pieces or ends else None
 
-    def _more(self, inflow: Inflow, instant: int | None) -> bool:
-        """Read on in a stream of which rows of this instant, or of an earlier one, may still be unread."""
-        if inflow.name in self.ended:
-            return False
-        last = inflow.last
-        return (last is None or (instant is not None and last <= instant)) and inflow.load()
+    def _sort_out(self) -> None:
+        self._sorted, self._next, self._dry = True, [], set()
+        for place, inflow in enumerate(self.inflows):
+            if inflow.name not in self.ended:
+                self._wait(place)
+
+    def _wait(self, place: int) -> None:
+        """Let a stream wait for the instant of its next row, or for there to be one."""
+        first = self.inflows[place].first
+        if first is None:
+            self._dry.add(place)
+        else:
+            heappush(self._next, (first, place))
+
+    def _read_dry(self) -> list[int]:
+        """Read where nothing is at hand, up to a row; the streams that had something, if bad input only."""
+        read = []
+        for place in sorted(self._dry):
+            inflow, any_read = self.inflows[place], False
+            while inflow.first is None and inflow.load():
+                any_read = True
+            if any_read:
+                read.append(place)
+            if inflow.first is not None:
+                self._dry.discard(place)
+                self._wait(place)
+        return read
+
+    def _read_on(self, inflow: Inflow) -> None:
+        """Read until rows of this instant, or of an earlier one, are all at hand."""
+        while (inflow.last is None or inflow.last <= self.now) and inflow.load():
+            pass
+
+    def _ends(self) -> tuple[str, ...]:
+        over = [place for place in sorted(self._dry) if self.inflows[place].exhausted]
+        self._dry.difference_update(over)
+        names = tuple(self.inflows[place].name for place in over if not self.inflows[place].keep_open)
+        self.ended |= set(names)
+        return names
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._sorted = False

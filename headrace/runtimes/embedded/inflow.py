@@ -154,7 +154,7 @@ class Inflow:
         bad = block.bad[block.bad_taken :]
         block.taken, block.bad_taken = stop, len(block.bad)
         self.rows += stop - begin
-        times = None if self.timing is None else timed.times().slice(begin, stop - begin)
+        times = None if self.timing is None else timed.times.slice(begin, stop - begin)
         return Piece(self.name, timed.data.slice(begin, stop - begin), times, bad)
 
     def position(self) -> dict[str, Any]:

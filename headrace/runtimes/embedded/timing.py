@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ class Timed:
     known: npt.NDArray[np.bool_]
     bad: tuple[Bad, ...] = ()
 
+    @cached_property
     def times(self) -> pa.Array:
         """As the engine takes them: null where there is none."""
         return pa.array(self.ticks, mask=None if self.known.all() else ~self.known)

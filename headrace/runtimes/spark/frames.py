@@ -216,7 +216,7 @@ def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
         with pq.ParquetWriter(draft / "rows.parquet", schema) as writer:
             while inflow.load():
                 block = inflow.loaded.pop()
-                columns = [*block.timed.data.columns, block.timed.times(), pa.array(block.arrival)]
+                columns = [*block.timed.data.columns, block.timed.times, pa.array(block.arrival)]
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
         draft.rename(folder)
     return frames.spark.readStream.schema(spark_schema(schema)).parquet(str(folder.absolute()))

@@ -102,7 +102,7 @@ class TextLines:
         if self.timing is not None:
             timed: Timed = self.timing.of(data)
             data, bad = timed.data, (*bad, *timed.bad)
-            beside[self.ticks] = timed.times()
+            beside[self.ticks] = timed.times
         if self.arrivals is not None:
             ticks, known = ticks_of(data.column(self.arrivals.column), self.arrivals.unit)
             beside[self.arrivals.name] = pa.array(np.where(known, ticks, 0))
