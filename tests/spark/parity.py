@@ -187,6 +187,10 @@ CASES = {
     "now": Case("RSTREAM(SELECT k, count(*) AS n FROM s [NOW] GROUP BY k)"),
     "unbounded": Case("SELECT k, max(v) AS m, count(DISTINCT c) AS cs FROM s [UNBOUNDED] GROUP BY k"),
     "join": Case(JOINED, restart=True),
+    "join on nulls too": Case(JOINED.replace("x.k = y.k", "x.k <=> y.k"), restart=True),
+    "spread and text": Case(
+        "SELECT k, variance(w) AS x, min(c) AS lo, last(c) AS hi FROM u [RANGE 9] GROUP BY k", restart=True
+    ),
     "join with a rest": Case(f"{JOINED} AND x.v > y.w", most=1, hosts=(1,)),
     "table": Case("SELECT s.k, n.name, s.v FROM s [NOW] JOIN names AS n ON n.k = s.k", restart=True),
     "distinct": Case("SELECT DISTINCT k, c FROM s [RANGE 5]"),
