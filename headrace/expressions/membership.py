@@ -25,6 +25,7 @@ COMPARED: Final = frozenset({"integer", "float", "timestamp"})
 
 MISSING: Final = pa.scalar(None, pa.bool_())
 _if_else, _is_valid = arrow.function("if_else"), arrow.function("is_valid")
+_or, _is_nan = arrow.function("or"), arrow.function("is_nan")
 
 
 def _kernel(options: Sequence[Any]) -> Kernel:
@@ -38,6 +39,8 @@ def _kernel(options: Sequence[Any]) -> Kernel:
     def lower(call: Call) -> Vector:
         of = call.args[0].type
         found = arrow.function("is_in", pc.SetLookupOptions(pa.array(_spelled(options), of)))
+        if any(each != each for each in options):
+            found = _or_nan(found)
         return _known_or_null(found) if absent is None else _null_stays(found)
 
     return Kernel("IN", naive, lower, given=tuple(options))
@@ -48,6 +51,11 @@ def _spelled(options: Sequence[Any]) -> list[Any]:
     present = [each for each in options if each is not None]
     zeros = [0.0, -0.0] if any(isinstance(each, float) and each == 0 for each in present) else []
     return [*present, *zeros]
+
+
+def _or_nan(found: Vector) -> Vector:
+    """Of NaN there are too many spellings to list."""
+    return lambda array: _or(found(array), _is_nan(array))
 
 
 def _known_or_null(found: Vector) -> Vector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -213,3 +214,13 @@ def test_columns_of_other_widths_are_computed_in_sql_types():
     assert value(lambda x: x.eq("a"), pa.array(["a"], pa.large_string())) is T
     assert value(lambda x: x.eq("a"), pa.array(["a"]).dictionary_encode()) is T
     assert value(lambda x: x > dt.datetime(2020, 1, 1), pa.array([STAMP], pa.timestamp("ms"))) is T
+
+
+@pytest.mark.parametrize("bits", [0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001])
+def test_each_spelling_of_nan_is_in_a_set_with_nan(bits):
+    """Regression: a NaN of another sign or payload was not found in a long list."""
+    spelled = pa.array(np.array([bits], np.uint64).view(np.float64))
+    options = [float(i) for i in range(9)]
+    assert value(lambda x: x.isin([*options, NAN]), spelled) is T
+    assert value(lambda x: x.isin(options), spelled) is F
+    assert value(lambda x: x.isin([*options, NAN]), pa.array([None], pa.float64())) is N
