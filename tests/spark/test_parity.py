@@ -1,5 +1,6 @@
 """On Spark as in one engine: the same rows, late rows and rejected rows, in the same micro-batch.
 
+Answers come in the same types and in time order: with one shard all of them, with several those of a key.
 All cases read the same files, one a micro-batch and stream; a column stands for the clock. Some queries are
 stopped half way, made anew and started again on their checkpoints. Several run side by side to save time.
 """
@@ -9,18 +10,21 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.errors import HeadraceWarning
-from headrace.runtimes.spark.answers import Outlet
+from headrace.runtimes.spark.answers import Forward, Outlet
 from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
+from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
+from headrace.runtimes.spark.types import spark_schema
 from tests.spark.conftest import played
 from tests.spark.parity import ARRIVALS, CASES, FIRST_RUN, NAMES, SPARK_SCHEMAS, Case, instants
 from tests.spark.simulated import Outcome, collect, embedded_instants
@@ -28,6 +32,7 @@ from tests.spark.simulated import Outcome, collect, embedded_instants
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
 TOGETHER = 2
 """Queries that run at a time."""
@@ -69,6 +74,7 @@ class Runs:
     spark: SparkSession
     files: Files
     found: dict[str, Batches] = field(default_factory=dict)
+    types: dict[str, StructType] = field(default_factory=dict)
     failed: dict[str, Exception] = field(default_factory=dict)
 
     def play(self, names: list[str]) -> None:
@@ -105,6 +111,7 @@ class Runs:
             kinds=kinds_of(case),
             native=False,  # all of the plan in the engine: what it gives is the answer
         )
+        self.types[name] = out.result.schema
         writer = out.together.writeStream.foreachBatch(keep).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.files.folder / "checkpoints" / name)).start()
 
@@ -158,6 +165,7 @@ def test_parity(runs: Runs, name: str) -> None:
     for number, batch in enumerate(expected(case)):
         given = found.get(number, Outcome())
         assert bag(given.answers) == bag(batch.answers), number
+        assert in_order(case, given.answers) == in_order(case, batch.answers), number
         assert given.numbers[REJECTED] == len(batch.rejected), number
         if case.counted:
             assert given.numbers[LATE] == sum(not row[5] for row in batch.late), number
@@ -165,18 +173,54 @@ def test_parity(runs: Runs, name: str) -> None:
             assert bag(given.late) == bag(batch.late), number
             assert bag(given.rejected) == bag(batch.rejected), number
     assert set(found) <= set(range(len(ARRIVALS)))
+    wanted = spark_schema(Outlet("__t").schema(case.query.schema))
+    assert [(f.name, f.dataType) for f in runs.types[name]] == [(f.name, f.dataType) for f in wanted]
+
+
+def in_order(case: Case, rows: list[tuple[Any, ...]]) -> dict[Any, list[tuple[int, Counter[str]]]]:
+    """The answers of each key, or all of one shard, by their times as they came; those of one time are a bag.
+
+    Across shards no order is promised: not where rows go to any shard, having no key, nor where the answers
+    do not show their key.
+    """
+    key = key_of(case)
+    if key is None:
+        return {}
+    keyed: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        keyed[tuple(row[i] for i in key)].append(row)
+    return {key: [(t, bag(list(each))) for t, each in groupby(of, key=_time)] for key, of in keyed.items()}
+
+
+def _time(row: tuple[Any, ...]) -> int:
+    return int(row[-1])
 
 
 def bag(rows: list[tuple[Any, ...]]) -> Counter[str]:
     return Counter(map(repr, rows))
 
 
+def chain_of(case: Case) -> list[HostSpec]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)  # of one shard
+        return hosts(case.query.plan, case.inputs, case.most or 2, Outlet(kinds=kinds_of(case)))
+
+
+def key_of(case: Case) -> list[int] | None:
+    """The places of the columns that choose the shard of an answer; None if it does not follow from them."""
+    *below, last = chain_of(case)
+    if len(last.names) == 1:
+        return []
+    outlet = below[-1].outlet if below else None
+    keys = outlet.keys if isinstance(outlet, Forward) else last.streams[0].keys
+    columns, names = {name for key in keys for name in key.columns()}, case.query.schema.names
+    return [names.index(name) for name in sorted(columns)] if columns and columns <= {*names} else None
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cases_are_cut_as_they_say(name: str) -> None:
     case = CASES[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HeadraceWarning)
-        chain = hosts(case.query.plan, case.inputs, case.most or 2, Outlet(kinds=kinds_of(case)))
+    chain = chain_of(case)
     assert tuple(len(host.names) for host in chain) == case.hosts
     assert any(stream.partials for host in chain for stream in host.streams) is case.counted
 
@@ -189,3 +233,5 @@ def test_cases_have_something_to_compare() -> None:
         assert whole.answers or name == "no ets", name
         assert whole.rejected or name == "internal", name
     assert any(each.late for case in CASES.values() for each in expected(case))
+    ordered = [name for name, case in CASES.items() if any(in_order(case, b.answers) for b in expected(case))]
+    assert len(ordered) > len(CASES) / 2
