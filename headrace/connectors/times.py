@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.kernels.time_text import DAY, NOTHING, read_times
+from headrace.kernels.time_text import DATES, DAY, INSTANTS, NOTHING, WALLS, read_times
 from headrace.schema import DataType
 
 Mask = npt.NDArray[np.bool_]
@@ -24,14 +24,22 @@ def is_time(of: DataType) -> bool:
 def times_of(texts: pa.Array, to: DataType) -> tuple[pa.Array, Mask]:
     """Timestamps or dates of texts, null where there is none, and which texts are not one.
 
-    A time without a zone is in UTC. Nothing here knows of a session's time zone.
+    An instant (TIMESTAMP, in Arrow with a zone) that is written without a zone is in UTC. What is written
+    with a zone is an instant, and never becomes a wall-clock reading (TIMESTAMP_NTZ). Nothing here knows of a
+    session's time zone.
     """
     ticks = np.empty(len(texts), np.int64)
     data, offsets = _buffers(texts)
-    read_times(data, offsets, bool(pt.is_date(to)), ticks)
+    read_times(data, offsets, _kind(to), ticks)
     none = ticks == NOTHING
     bad = none & texts.is_valid().to_numpy(zero_copy_only=False) if texts.null_count else none
     return _typed(np.where(none, 0, ticks), none, to), bad
+
+
+def _kind(of: DataType) -> int:
+    if pt.is_date(of):
+        return DATES
+    return INSTANTS if of.tz else WALLS
 
 
 def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -23,6 +23,9 @@ LAST = 253_402_300_800 * SECOND - 1
 """9999-12-31T23:59:59.999999Z."""
 NOTHING = -(1 << 63)
 
+INSTANTS, WALLS, DATES = range(3)
+"""Instants may have a zone; readings of a clock on a wall and dates have none."""
+
 _TAB, _BLANK, _PLUS, _MINUS, _POINT, _ZERO, _COLON, _T, _Z = b"\t +-.0:TZ"
 
 
@@ -100,8 +103,8 @@ def _zone(text: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return (away if sign == _PLUS else -away), at
 
 
-@kernel(nb.int64(_BYTES, nb.int64, nb.int64, nb.boolean))
-def _instant(text: npt.NDArray[np.uint8], at: int, end: int, dates: bool) -> int:
+@kernel(nb.int64(_BYTES, nb.int64, nb.int64, nb.int64))
+def _instant(text: npt.NDArray[np.uint8], at: int, end: int, kind: int) -> int:
     while at < end and (text[at] == _BLANK or text[at] == _TAB):
         at += 1
     while at < end and (text[end - 1] == _BLANK or text[end - 1] == _TAB):
@@ -111,7 +114,7 @@ def _instant(text: npt.NDArray[np.uint8], at: int, end: int, dates: bool) -> int
     parts = _number(text, at, end, 4), _number(text, at + 5, end, 2), _number(text, at + 8, end, 2)
     days = _days(*parts)
     at += 10
-    if days == NOTHING or (dates and at != end):
+    if days == NOTHING or (kind == DATES and at != end):
         return NOTHING
     if at == end:
         return days * DAY
@@ -120,15 +123,17 @@ def _instant(text: npt.NDArray[np.uint8], at: int, end: int, dates: bool) -> int
     clock, at = _clock(text, at + 1, end)
     if clock < 0:
         return NOTHING
+    if kind == WALLS and at != end:
+        return NOTHING
     zone, at = _zone(text, at, end)
     instant = days * DAY + clock - zone
     return instant if at == end and FIRST <= instant <= LAST else NOTHING
 
 
-@kernel(nb.void(_BYTES, _OFFSETS, nb.boolean, nb.int64[::1]))
+@kernel(nb.void(_BYTES, _OFFSETS, nb.int64, nb.int64[::1]))
 def read_times(
-    text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], dates: bool, out: npt.NDArray[np.int64]
+    text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], kind: int, out: npt.NDArray[np.int64]
 ) -> None:
-    """Microseconds since the epoch of each text; `NOTHING` where it is not a time (with `dates`: a date)."""
+    """Microseconds since the epoch of each text; `NOTHING` where it is not of the kind."""
     for i in range(out.size):
-        out[i] = _instant(text, offsets[i], offsets[i + 1], dates)
+        out[i] = _instant(text, offsets[i], offsets[i + 1], kind)

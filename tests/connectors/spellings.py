@@ -80,10 +80,10 @@ _TIME = re.compile(
 )
 
 
-def expected(text: str) -> dt.datetime | None:
-    """The rule, written down a second time: slowly, with Python's own dates."""
+def expected(text: str, wall: bool = False) -> dt.datetime | None:
+    """The rule, written down a second time: slowly, with Python's own dates. `wall`: of a TIMESTAMP_NTZ."""
     found = _TIME.fullmatch(text)
-    if found is None:
+    if found is None or (wall and found[6]):
         return None
     date, hour, minute, second, fraction, zone = found.groups()
     micros = (fraction or "")[:6].ljust(6, "0")

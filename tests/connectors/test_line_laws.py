@@ -27,7 +27,8 @@ SCHEMA = pa.schema(
         ("b", pa.bool_()),
         ("s", pa.string()),
         ("d", pa.date32()),
-        ("at", pa.timestamp("us")),
+        ("at", pa.timestamp("us", "UTC")),
+        ("wall", pa.timestamp("us")),
         ("m", pa.decimal128(10, 2)),
     ]
 )
@@ -55,9 +56,9 @@ _values = (
     | st.sampled_from(["\r", "\x00", "a\rb", '"1"', '" 1"', '"x,y"', '"x;y"', "2026-01-02"])
     | TIMES
 )
-_csv = st.lists(_values, min_size=7, max_size=9).map(",".join) | st.lists(_values, max_size=9).map(",".join)
+_csv = st.lists(_values, min_size=8, max_size=10).map(",".join) | st.lists(_values, max_size=10).map(",".join)
 _sound = st.builds(
-    lambda i, s, at: f"{i}, 5,{i}.5,true,{s},2026-01-02 ,{at},1.5",
+    lambda i, s, at: f"{i}, 5,{i}.5,true,{s},2026-01-02 ,{at},{at},1.5",
     st.integers(-9, 9),
     st.sampled_from(["a", "", '"q"', " b "]),
     TIMES,
@@ -69,8 +70,8 @@ def encoded(lines: list[str], ending: str) -> bytes:
 
 
 @given(st.lists(_sound | _csv, min_size=1, max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
-@example(["1, 2,3,true,x,2026-01-02,2026-01-02,1", "oops"], "\n", False)
-@example(['a"b,"c', "1,2,3,true,x,2026-01-02,2026-01-02,1"], "\n", False)
+@example(["1, 2,3,true,x,2026-01-02,2026-01-02,2026-01-02,1", "oops"], "\n", False)
+@example(['a"b,"c', "1,2,3,true,x,2026-01-02,2026-01-02,2026-01-02,1"], "\n", False)
 def test_csv_at_once_is_csv_line_by_line(lines: list[str], ending: str, torn: bool) -> None:
     decoder = CsvLines(SCHEMA, SCHEMA.names)
     block = encoded(lines, ending)
@@ -130,7 +131,17 @@ _odd = st.sampled_from(
     ]
 )
 _whole = st.builds(
-    lambda i, at: {"i": i, "small": 1, "x": 2, "b": True, "s": "", "d": "2026-01-02", "at": at, "m": "1.50"},
+    lambda i, at: {
+        "i": i,
+        "small": 1,
+        "x": 2,
+        "b": True,
+        "s": "",
+        "d": "2026-01-02",
+        "at": at,
+        "wall": at,
+        "m": "1.50",
+    },
     st.integers(-9, 9),
     TIMES,
 )

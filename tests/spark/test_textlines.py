@@ -25,7 +25,9 @@ from headrace.runtimes.spark.fan import BAD
 from headrace.runtimes.spark.textlines import Arrivals, TextLines, has_header
 from tests.connectors.spellings import TIMES
 
-SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("at", pa.timestamp("us")), ("came", pa.int64())])
+SCHEMA = pa.schema(
+    [("i", pa.int64()), ("s", pa.string()), ("at", pa.timestamp("us", "UTC")), ("came", pa.int64())]
+)
 TIMING = Timing("at", None, ("i", "s", "at"), earliest=0)
 FORMATS = {
     "json": Format("json", longest=300),

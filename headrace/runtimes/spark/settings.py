@@ -94,6 +94,12 @@ SETTINGS = (
         claim=Claim.FRESH,
     ),
     Setting(
+        "spark.sql.parquet.outputTimestampType",
+        "TIMESTAMP_MICROS",
+        "the default, INT96, does not say that it is an instant, and others read a type without a zone",
+        claim=Claim.FRESH,
+    ),
+    Setting(
         "spark.python.unix.domain.socket.enabled",
         "true",
         "a micro-batch through Python takes a quarter less time than over TCP",
