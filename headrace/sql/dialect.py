@@ -37,6 +37,11 @@ class CqlParser(DeclarationParser):
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
 
+    # Spark's {name}: one that is not closed would take the word behind it, in another piece of the query too.
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: parse for token, parse in SparkParser.PLACEHOLDER_PARSERS.items() if token != TokenType.L_BRACE
+    }
+
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         token: parse
         for token, parse in SparkParser.QUERY_MODIFIER_PARSERS.items()

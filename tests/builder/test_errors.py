@@ -164,6 +164,12 @@ def test_a_piece_never_reaches_beyond_its_place(text: str) -> None:
     assert {key for key, value in found.args.items() if value} == {"expressions", "from_", "where", "group"}
 
 
+@pytest.mark.parametrize("text", ["{", "{price", "1 + {", "({)"])
+def test_a_brace_that_is_not_closed_is_no_expression(text: str) -> None:
+    """Spark reads {name}; one that is not closed took the word behind it, in the next piece of the query."""
+    assert not accepted(text)
+
+
 @given(mutations(PIECES))
 def test_a_mutated_piece_is_a_query_or_an_error(text: str) -> None:
     for compose in (bids.where, bids.select, bids.window("1 hour").group_by("item").agg, bids.window):
