@@ -7,9 +7,9 @@ in a directory their parts. Both runtimes ask here, so that one may replace what
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
+from headrace.connectors import disk
 from headrace.errors import ConnectorError
 
 _PART = re.compile(r"part-(\d+)\.\w+|batch=\d+")
@@ -19,8 +19,8 @@ _TRACE = re.compile(r"\.part-\d+\.draft|_SUCCESS|\..*\.crc|_temporary")
 def is_there(path: Path) -> bool:
     """Whether an output is there: a file that is not empty, or a directory with parts."""
     if path.is_dir():
-        return any(_PART.fullmatch(each.name) for each in path.iterdir())
-    return path.exists() and path.stat().st_size > 0
+        return any(_PART.fullmatch(name) for name in disk.current.names(path))
+    return path.exists() and disk.current.size(path) > 0
 
 
 def refuse(path: Path, *, append: bool = True) -> ConnectorError:
@@ -48,25 +48,23 @@ def refuse_append(path: Path) -> ConnectorError:
 def clear(path: Path) -> None:
     """Remove the output of an earlier run. Whatever else is in its directory is not ours to delete."""
     if not path.is_dir():
-        path.unlink(missing_ok=True)
+        disk.current.unlink(path, missing_ok=True)
         return
-    found = list(path.iterdir())
-    foreign = [each for each in found if not (_PART.fullmatch(each.name) or _TRACE.fullmatch(each.name))]
+    found = disk.current.names(path)
+    foreign = [each for each in found if not (_PART.fullmatch(each) or _TRACE.fullmatch(each))]
     if foreign:
         raise ConnectorError(
             "HR-C013",
-            f"the directory holds more than an output, such as {foreign[0].name!r}: it is not replaced",
+            f"the directory holds more than an output, such as {foreign[0]!r}: it is not replaced",
             place=str(path),
             hint="write to a directory of its own, or move the other files away",
         )
-    for each in found:
-        shutil.rmtree(each) if each.is_dir() else each.unlink()
-    path.rmdir()
+    disk.current.rmtree(path)
 
 
 def part_numbers(path: Path) -> list[int]:
     """The numbers of the parts in a directory, whatever their format."""
     if not path.is_dir():
         return []
-    found = (re.fullmatch(r"part-(\d+)\.\w+", each.name) for each in path.iterdir())
+    found = (re.fullmatch(r"part-(\d+)\.\w+", each) for each in disk.current.names(path))
     return sorted(int(match[1]) for match in found if match)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from headrace.connectors import disk
 from headrace.connectors.codes import Code
 from headrace.connectors.columns import fit
 from headrace.connectors.contract import Bad, Block, empty
@@ -100,7 +101,7 @@ class LinesReader:
         return self._decoder
 
     def _first_line(self, complete: bool) -> bytes | None:
-        with self._lines.path.open("rb") as file:
+        with disk.current.open(self._lines.path, "rb") as file:
             line = file.readline(self._how.longest)
         whole = complete or line.endswith(b"\n") or len(line) == self._how.longest
         return line if line and whole else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from headrace.connectors import disk
 from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, shown
 
@@ -38,7 +39,7 @@ class LineFile:
     def read(self, offset: int, *, complete: bool) -> Cut | None:
         """The lines from `offset` on, about a block of them; None if no whole line is there."""
         if self._file is None:
-            self._file = self.path.open("rb")
+            self._file = disk.current.open(self.path, "rb")
         if self._skipped[0] == offset:
             return self._skip(self._file, offset, complete)
         self._file.seek(offset)

@@ -6,18 +6,18 @@ import fcntl
 import io
 import mmap
 import os
-import shutil
 import uuid
 import weakref
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.connectors import disk
 from headrace.errors import SpillError
 from headrace.flow.shelf import Handle
 
@@ -56,13 +56,13 @@ class DirectoryShelf:
         path = self.path / name
         schema = rows.schema.with_metadata({_TOKEN: self._token + name})
         try:
-            sink = _Summed(io.FileIO(path, "w"))
+            sink = _Summed(cast(io.RawIOBase, disk.current.open(path, "wb", 0)))
             with sink, pa.PythonFile(sink, "w") as file, pa.ipc.new_file(file, schema) as writer:
                 writer.write_batch(rows.replace_schema_metadata(schema.metadata))
-            self._sizes[name], self._unread[name] = path.stat().st_size, sink.sum
+            self._sizes[name], self._unread[name] = disk.current.size(path), sink.sum
         except OSError as error:
             with suppress(OSError):
-                path.unlink()
+                disk.current.unlink(path)
             raise _unwritable(self.path, error) from error
         return Handle(name, rows.num_rows, self._sizes[name])
 
@@ -70,7 +70,7 @@ class DirectoryShelf:
         """A view of the file: what is looked at is read, the rest is not; the first time all is checked."""
         path = self.path / handle.name
         try:
-            if path.stat().st_size != self._sizes.get(handle.name):
+            if disk.current.size(path) != self._sizes.get(handle.name):
                 raise OSError("the file has another size than when it was written")
             with pa.memory_map(str(path)) as source:
                 self._check(handle.name, source)
@@ -96,8 +96,8 @@ class DirectoryShelf:
         """Mapped pages of a file without a name, which goes with the last reference to it."""
         path = self.path / f"room-{uuid.uuid4().hex}"
         try:
-            with path.open("w+b") as file:
-                path.unlink()
+            with disk.current.open(path, "w+b") as file:
+                disk.current.unlink(path)
                 os.posix_fallocate(file.fileno(), 0, bytes)
                 pages = mmap.mmap(file.fileno(), bytes)
         except OSError as error:
@@ -108,7 +108,7 @@ class DirectoryShelf:
         self._sizes.pop(handle.name, None)
         self._unread.pop(handle.name, None)
         with suppress(OSError):
-            (self.path / handle.name).unlink()
+            disk.current.unlink(self.path / handle.name)
 
     def bytes(self) -> int:
         """Bytes of all files."""
@@ -129,19 +129,19 @@ class _Summed(io.BufferedWriter):
         return super().write(data)
 
 
-def _create(path: Path) -> IO[str]:
+def _create(path: Path) -> BinaryIO:
     """A new directory, locked before another shelf can see it."""
     hidden = path.with_name(f".{path.name}")
-    hidden.mkdir(parents=True)
+    disk.current.mkdir(hidden)
     lock = _locked(hidden / _LOCK)
     assert lock is not None
-    hidden.rename(path)
+    disk.current.replace(hidden, path)
     return lock
 
 
-def _locked(path: Path) -> IO[str] | None:
+def _locked(path: Path) -> BinaryIO | None:
     """The file, locked for as long as it is open; None if another process has it."""
-    lock = path.open("w")
+    lock = disk.current.open(path, "wb")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -161,8 +161,9 @@ def _sweep(path: Path, own: Path) -> None:
                 _remove(left, lock)
 
 
-def _remove(path: Path, lock: IO[str]) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+def _remove(path: Path, lock: BinaryIO) -> None:
+    with suppress(OSError):
+        disk.current.rmtree(path)
     lock.close()
 
 

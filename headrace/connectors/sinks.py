@@ -6,7 +6,7 @@ What is on disk after a crash may be more than was committed; `open` takes the r
 from __future__ import annotations
 
 import csv
-import os
+import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from headrace.connectors import disk
 from headrace.connectors.contract import Commit
 from headrace.connectors.encode import csv_header, csv_lines, json_lines
 from headrace.connectors.existing import clear, is_there, part_numbers, refuse, refuse_append
@@ -55,17 +56,18 @@ class FileSink:
         return {"length": 0}
 
     def _size(self) -> int:
-        return self.path.stat().st_size if self.path.is_file() else 0
+        return disk.current.size(self.path) if self.path.is_file() else 0
 
     def open(self, schema: Schema, commit: Commit) -> None:
         with saying(self.path):
             if self.existing == "replace" and self.path.is_dir():
                 clear(self.path)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            disk.current.mkdir(self.path.parent)
             self._length = self._committed(self._size(), commit)
             if self._length and self.format == "csv":
                 self._check_header(schema)
-            self._file = self.path.open("r+b" if self.path.exists() else "w+b", buffering=BUFFERED)
+            mode = "r+b" if self.path.exists() else "w+b"
+            self._file = disk.current.open(self.path, mode, BUFFERED)
             self._file.truncate(self._length)
             self._begin_line(self._file)
             if not self._length and self.format == "csv":
@@ -73,7 +75,8 @@ class FileSink:
 
     def _check_header(self, schema: Schema) -> None:
         """Rows are appended under the columns they have."""
-        with self.path.open("r", encoding="utf-8", errors="replace", newline="") as file:
+        opened = disk.current.open(self.path, "rb")
+        with io.TextIOWrapper(opened, "utf-8", errors="replace", newline="") as file:
             found = next(csv.reader(file), [])
         if found != schema.names:
             raise ConnectorError(
@@ -114,8 +117,7 @@ class FileSink:
         assert self._file is not None
         if self._length != self._safe:
             with saying(self.path):
-                self._file.flush()
-                os.fsync(self._file.fileno())
+                disk.current.flush(self._file)
             self._safe = self._length
         return {"length": self._length}
 
@@ -140,7 +142,7 @@ class PartsSink:
     def __post_init__(self) -> None:
         self._schema: Schema = pa.schema([])
         self._next = 0
-        self._writer: Any = None
+        self._writer: Writer | None = None
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -159,12 +161,12 @@ class PartsSink:
         with saying(self.path):
             if not commit["next"] and (self.existing == "replace" or self.path.is_file()):
                 clear(self.path)
-            self.path.mkdir(parents=True, exist_ok=True)
+            disk.current.mkdir(self.path)
             for number in (n for n in part_numbers(self.path) if n >= commit["next"]):
-                self._name(number).unlink(missing_ok=True)
+                disk.current.unlink(self._name(number), missing_ok=True)
             self.publish(commit)
             for draft in self.path.glob(".part-*.draft"):
-                draft.unlink()
+                disk.current.unlink(draft)
         self._next = commit["next"]
 
     def _name(self, number: int) -> Path:
@@ -184,8 +186,8 @@ class PartsSink:
         if not self._rows:
             return
         if self._writer is None:
-            self._writer = WRITERS[self.format](str(self._draft(self._next)), self._schema)
-        self._writer.write_table(pa.Table.from_batches(self._held, self._schema).combine_chunks())
+            self._writer = Writer(self._draft(self._next), self.format, self._schema)
+        self._writer.to.write_table(pa.Table.from_batches(self._held, self._schema).combine_chunks())
         self._held, self._rows = [], 0
 
     def prepare(self) -> Commit:
@@ -193,9 +195,8 @@ class PartsSink:
             self._flush()
             if self._writer is None:
                 return {"next": self._next, "pending": []}
-            self._writer.close()
+            self._writer.seal()
             self._writer = None
-            sync(self._draft(self._next))
         self._next += 1
         return {"next": self._next, "pending": [self._next - 1]}
 
@@ -203,7 +204,7 @@ class PartsSink:
         with saying(self.path):
             for number in commit["pending"]:
                 if self._draft(number).exists():
-                    self._draft(number).replace(self._name(number))
+                    disk.current.replace(self._draft(number), self._name(number))
                 elif not self._name(number).exists():
                     raise ConnectorError(
                         "HR-C011",
@@ -212,12 +213,11 @@ class PartsSink:
                         hint="put it back, or delete the checkpoint and the outputs to begin anew",
                     )
             if commit["pending"]:
-                sync(self.path)
+                disk.current.sync(self.path)
 
     def close(self) -> None:
         if self._writer is not None:
-            with suppress(OSError, pa.ArrowException):
-                self._writer.close()
+            self._writer.close()
             self._writer = None
 
 
@@ -258,24 +258,40 @@ class NoSink(_Uncommitted):
         return None
 
 
-def _parquet(path: str, schema: Schema) -> Any:
-    return pq.ParquetWriter(path, schema)
+def _parquet(file: BinaryIO, schema: Schema) -> Any:
+    return pq.ParquetWriter(file, schema)
 
 
-def _ipc(path: str, schema: Schema) -> Any:
-    return ipc.new_file(path, schema)
+def _ipc(file: BinaryIO, schema: Schema) -> Any:
+    return ipc.new_file(file, schema)
 
 
-WRITERS: Final[dict[str, Callable[[str, Schema], Any]]] = {"parquet": _parquet, "arrow": _ipc}
+WRITERS: Final[dict[str, Callable[[BinaryIO, Schema], Any]]] = {"parquet": _parquet, "arrow": _ipc}
 
 
-def sync(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class Writer:
+    """A new file of batches: what is written `to` it is safe once it is sealed."""
+
+    def __init__(self, path: Path, format: str, schema: Schema) -> None:
+        self._file = disk.current.open(path, "wb")
+        try:
+            self.to = WRITERS[format](self._file, schema)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def seal(self) -> None:
+        """No more comes: make the file whole and safe."""
+        self.to.close()
+        disk.current.flush(self._file)
+        self._file.close()
+
+    def close(self) -> None:
+        """Let go of a file that nobody will read."""
+        with suppress(OSError, pa.ArrowException):
+            self.to.close()
+        with suppress(OSError):
+            self._file.close()
 
 
 @contextmanager

@@ -9,13 +9,12 @@ A segment ends with each commit, and goes when no checkpoint that is kept begins
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.connectors.sinks import sync
+from headrace.connectors import disk
 from headrace.errors import ConnectorError, DurabilityError
 
 
@@ -33,7 +32,7 @@ class Spool:
     def clear(self) -> None:
         """Begin: whatever is there is of another run."""
         for _, path in self._segments():
-            path.unlink()
+            disk.current.unlink(path)
 
     def resume(self, offset: int) -> None:
         """Go on after a run that was at `offset`. Its last line, if cut off, ends here: its wire is gone."""
@@ -41,7 +40,7 @@ class Spool:
         begin = self.end = segments[0][0] if segments else 0
         for start, path in segments:
             if start == self.end:
-                self.end += path.stat().st_size
+                self.end += disk.current.size(path)
         if not begin <= offset <= self.end:
             raise ConnectorError(
                 "HR-C002",
@@ -56,8 +55,8 @@ class Spool:
         """Write down what came; nothing of it is used before."""
         try:
             if self._file is None:
-                self._folder.mkdir(exist_ok=True)
-                self._file = self._path(self.end).open("wb", buffering=0)
+                disk.current.mkdir(self._folder)
+                self._file = disk.current.open(self._path(self.end), "wb", 0)
             left = memoryview(data)
             while left:
                 left = left[self._file.write(left) :]
@@ -73,15 +72,15 @@ class Spool:
     def read(self, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset` on."""
         start, path = max(each for each in self._segments() if each[0] <= offset)
-        with path.open("rb") as file:
+        with disk.current.open(path, "rb") as file:
             file.seek(offset - start)
             return file.read(size)
 
     def secure(self) -> None:
         """Make all of it safe on disk."""
         if self._file is not None:
-            os.fsync(self._file.fileno())
-            sync(self._folder)
+            disk.current.flush(self._file)
+            disk.current.sync(self._folder)
 
     def forget(self, offset: int) -> None:
         """Nobody will go back to before `offset`. The last segment stays: it tells where the stream is."""
@@ -89,7 +88,7 @@ class Spool:
         segments = list(self._segments())
         for (_, path), (end, _) in itertools.pairwise(segments):
             if end <= offset:
-                path.unlink()
+                disk.current.unlink(path)
 
     def close(self) -> None:
         """End the segment; the next bytes begin another."""
@@ -102,7 +101,7 @@ class Spool:
 
     def _segments(self) -> Iterator[tuple[int, Path]]:
         pattern = re.compile(re.escape(self._name) + r"-(\d{20})")
-        names = sorted(each.name for each in self._folder.iterdir()) if self._folder.exists() else []
+        names = disk.current.names(self._folder) if self._folder.exists() else []
         for name in names:
             found = pattern.fullmatch(name)
             if found:

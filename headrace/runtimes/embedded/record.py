@@ -10,7 +10,6 @@ A replay makes the same steps and the same commits, so its outputs are equal byt
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,8 +20,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from headrace.connectors import disk
 from headrace.connectors.contract import Bad, Commit, empty
-from headrace.connectors.sinks import saying, sync
+from headrace.connectors.sinks import Writer, saying
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.load import from_tables
@@ -41,19 +41,21 @@ class Recorder:
         self.path, self.pipeline = path, pipeline
         self._number = 0
         self._steps: BinaryIO | None = None
-        self._rows: dict[str, Any] = {}
+        self._rows: dict[str, Writer] = {}
 
     def open(self, commit: Commit | None) -> None:
         """Go on from a commit; None: from nothing, and what was recorded here before is removed."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        disk.current.mkdir(self.path)
         self._number = 0 if commit is None else commit["next"]
         if commit is not None:
             self.publish(commit)
-        for each in self.path.iterdir():
-            match = re.fullmatch(r"(?:steps-(\d{6,})\.jsonl|rows-(\d{6,})-.*\.arrow)(\.draft)?", each.name)
+        for name in disk.current.names(self.path):
+            match = re.fullmatch(r"(?:steps-(\d{6,})\.jsonl|rows-(\d{6,})-.*\.arrow)(\.draft)?", name)
             if match and (match[3] or int(match[1] or match[2]) >= self._number):
-                each.unlink()
-        (self.path / "pipeline.json").write_text(json.dumps(self.pipeline.tables(), indent=2))
+                disk.current.unlink(self.path / name)
+        with disk.current.open(self.path / "pipeline.json", "wb") as file:
+            file.write(json.dumps(self.pipeline.tables(), indent=2).encode())
+            disk.current.flush(file)
 
     def write(self, step: Step) -> None:
         """Write a step down."""
@@ -62,7 +64,7 @@ class Recorder:
 
     def _write(self, step: Step) -> None:
         if self._steps is None:
-            self._steps = self._draft(f"steps-{self._number:06d}.jsonl").open("wb")
+            self._steps = disk.current.open(self._draft(f"steps-{self._number:06d}.jsonl"), "wb")
         pieces = [self._piece(piece) for piece in step.pieces]
         line = {"now": step.now, "pieces": pieces, "ends": list(step.ends), "read": dict(step.read)}
         self._steps.write(json.dumps(line).encode() + b"\n")
@@ -72,8 +74,8 @@ class Recorder:
             timed = piece.data if piece.times is None else piece.data.append_column(TIME, piece.times)
             if piece.stream not in self._rows:
                 name = self._draft(f"rows-{self._number:06d}-{piece.stream}.arrow")
-                self._rows[piece.stream] = ipc.new_file(str(name), timed.schema)
-            self._rows[piece.stream].write_batch(timed)
+                self._rows[piece.stream] = Writer(name, "arrow", timed.schema)
+            self._rows[piece.stream].to.write_batch(timed)
         bad = [[str(b.code), b.reason, b.raw] for b in piece.bad]
         return [piece.stream, len(piece), bad, *([piece.shed] if piece.shed else [])]
 
@@ -87,15 +89,13 @@ class Recorder:
 
     def _seal(self) -> Commit:
         if self._steps is None:
-            self._steps = self._draft(f"steps-{self._number:06d}.jsonl").open("wb")
-        self._steps.flush()
-        os.fsync(self._steps.fileno())
+            self._steps = disk.current.open(self._draft(f"steps-{self._number:06d}.jsonl"), "wb")
+        disk.current.flush(self._steps)
         self._steps.close()
         names = [f"steps-{self._number:06d}.jsonl"]
         for stream, writer in self._rows.items():
-            writer.close()
+            writer.seal()
             names.append(f"rows-{self._number:06d}-{stream}.arrow")
-            sync(self._draft(names[-1]))
         self._steps, self._rows = None, {}
         self._number += 1
         return {"next": self._number, "pending": names}
@@ -104,15 +104,15 @@ class Recorder:
         """The commit was decided."""
         for name in commit["pending"]:
             if self._draft(name).exists():
-                self._draft(name).replace(self.path / name)
-        sync(self.path)
+                disk.current.replace(self._draft(name), self.path / name)
+        disk.current.sync(self.path)
 
     def close(self) -> None:
         with suppress(OSError):
             if self._steps is not None:
                 self._steps.close()
-            for writer in self._rows.values():
-                writer.close()
+        for writer in self._rows.values():
+            writer.close()
         self._steps, self._rows = None, {}
 
 
@@ -122,7 +122,7 @@ class Recorded:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            tables = json.loads((self.path / "pipeline.json").read_text())
+            tables = json.loads(disk.current.read(self.path / "pipeline.json"))
         except (OSError, ValueError) as error:
             raise DurabilityError(
                 "HR-D010",
@@ -139,7 +139,7 @@ class Recorded:
 
     def _steps(self, path: Path, number: str) -> Iterator[Step]:
         rows: dict[str, Iterator[pa.RecordBatch]] = {}
-        with path.open("rb") as lines:
+        with disk.current.open(path, "rb") as lines:
             for line in lines:
                 step = json.loads(line)
                 pieces = tuple(self._piece(number, rows, *each) for each in step["pieces"])

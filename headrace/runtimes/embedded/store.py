@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, BinaryIO, Final
 
-from headrace.connectors.sinks import sync
+from headrace.connectors import disk
 from headrace.engine.snapshot import Snapshot
 from headrace.errors import DurabilityError
 
@@ -58,15 +57,15 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock: BinaryIO | None = None
         self._last: list[Checkpoint] = []
         self.bytes_written = 0
 
     def open(self) -> None:
         """Make the directory and lock it."""
         with self._saying():
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "LOCK").open("a+")
+            disk.current.mkdir(self.path)
+            self._lock = disk.current.open(self.path / "LOCK", "a+b")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -111,12 +110,12 @@ class Store:
         return self._last[0]
 
     def _numbers(self, pattern: str) -> list[int]:
-        matches = (re.fullmatch(pattern, each.name) for each in self.path.iterdir())
+        matches = (re.fullmatch(pattern, name) for name in disk.current.names(self.path))
         return [int(match[1]) for match in matches if match]
 
     def _record(self, number: int) -> Checkpoint | None:
         try:
-            crc, _, text = (self.path / f"commit-{number:08d}").read_bytes().partition(b"\n")
+            crc, _, text = disk.current.read(self.path / f"commit-{number:08d}").partition(b"\n")
             if int(crc, 16) != zlib.crc32(text):
                 return None
             body = json.loads(text)
@@ -136,7 +135,7 @@ class Store:
 
     def _content(self, state: Stored) -> bytes | None:
         try:
-            data = (self.path / state.file).read_bytes()
+            data = disk.current.read(self.path / state.file)
         except OSError:
             return None
         return data if len(data) == state.size and zlib.crc32(data) == state.crc else None
@@ -178,30 +177,29 @@ class Store:
     def _write(self, name: str, data: bytes, *, sync_names: bool = True) -> None:
         """A file that is there whole or not at all; its name is safe with the next names that are synced."""
         draft = self.path / f"{name}.draft"
-        with draft.open("wb") as file:
+        with disk.current.open(draft, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path / name)
+            disk.current.flush(file)
+        disk.current.replace(draft, self.path / name)
         if sync_names:
-            sync(self.path)
+            disk.current.sync(self.path)
 
     def go_back_to(self, checkpoint: Checkpoint) -> None:
         """Forget what came after a checkpoint: records that are torn must not count later."""
         with self._saying():
             for number in self._numbers("commit-(\\d+)"):
                 if number > checkpoint.number:
-                    (self.path / f"commit-{number:08d}").unlink()
-            sync(self.path)
+                    disk.current.unlink(self.path / f"commit-{number:08d}")
+            disk.current.sync(self.path)
         self._last = [each for each in self._last if each.number <= checkpoint.number]
 
     def sweep(self) -> None:
         """Remove what no kept record names."""
         named = {state.file for each in self._last for state in each.states}
         named |= {f"commit-{each.number:08d}" for each in self._last} | {"LOCK"}
-        for each in self.path.iterdir():
-            if re.match(r"(state|commit)-\d+", each.name) and each.name not in named:
-                each.unlink(missing_ok=True)
+        for name in disk.current.names(self.path):
+            if re.match(r"(state|commit)-\d+", name) and name not in named:
+                disk.current.unlink(self.path / name, missing_ok=True)
 
     @contextmanager
     def _saying(self) -> Iterator[None]:

@@ -1,0 +1,86 @@
+"""The file system, as everything that must survive a crash sees it: one small set of operations.
+
+Whatever writes what is read back later goes through `current`, and so do its reads. A test puts another disk
+there: one that fails, tears what is written, or loses what was not synced (tests/simulation).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+
+class Disk:
+    """The real one. Each method is one operation that may fail, with an OSError.
+
+    What was written survives the end of the process once it was flushed, and a loss of power once `flush` or
+    `sync` returned; a name survives it once `sync` of its directory returned.
+    """
+
+    def open(self, path: Path, mode: str, buffering: int = -1) -> BinaryIO:
+        """A file: "rb" to read it, "wb" or "w+b" to write a new one, "r+b" or "a+b" to change one."""
+        return cast(BinaryIO, path.open(mode, buffering))
+
+    def flush(self, file: BinaryIO) -> None:
+        """Make what was written to an open file safe."""
+        file.flush()
+        os.fsync(file.fileno())
+
+    def sync(self, path: Path) -> None:
+        """Make a file that is closed, or the names in a directory, safe."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: Path) -> bytes:
+        """All bytes of a file."""
+        return path.read_bytes()
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def size(self, path: Path) -> int:
+        """How many bytes a file has."""
+        return path.stat().st_size
+
+    def replace(self, path: Path, by: Path) -> None:
+        """Give a file or directory another name in the same directory, in place of what has it."""
+        path.replace(by)
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Remove a file."""
+        path.unlink(missing_ok=missing_ok)
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory and those it is in, where there are none; their names are safe afterwards."""
+        if path.is_dir():
+            return
+        self.mkdir(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync(path.parent)
+
+    def rmtree(self, path: Path) -> None:
+        """Remove a directory with all that is in it."""
+        shutil.rmtree(path)
+
+
+current = Disk()
+"""The disk in use. Ask for it at each operation: `disk.current.open(…)`."""
+
+
+@contextmanager
+def using(other: Disk) -> Iterator[None]:
+    """Another disk, for a while and for all threads."""
+    global current  # noqa: PLW0603
+    before, current = current, other
+    try:
+        yield
+    finally:
+        current = before
