@@ -15,3 +15,4 @@ class Code(StrEnum):
     COLUMNS = "HR-R105"
     UNREADABLE = "HR-R106"
     IMPLAUSIBLE = "HR-R107"
+    CUT = "HR-R109"

@@ -14,6 +14,9 @@ BLOCK: Final = 4 << 20
 LONGEST: Final = 8 << 20
 """A line longer than this is not a row: it is skipped up to its end, and rejected."""
 
+CUT: Final = b"\x18\n"
+"""What stands for the missing end of a line that a connection broke off: ASCII's CANCEL, and a line end."""
+
 MARK: Final = b"\xef\xbb\xbf"
 """What some programs put at the beginning of a file in UTF-8; it is not part of the first line."""
 
@@ -85,6 +88,17 @@ def _first_line(data: bytes) -> int:
 def too_long(head: bytes, size: int) -> Bad:
     """A line of so many bytes, without its end."""
     return Bad(Code.TOO_LONG, f"a line of {size} bytes", shown(head[:4096]))
+
+
+def without_cut(lines: bytes) -> tuple[bytes, list[Bad]]:
+    """Lines without those that were broken off; half a line may look like a row, and is none."""
+    if CUT not in lines:
+        return lines, []
+    each = lines.split(b"\n")
+    broken = [line[:-1] for line in each if line.endswith(CUT[:1])]
+    whole = [line for line in each if not line.endswith(CUT[:1])]
+    bad = [Bad(Code.CUT, "the connection ended within the line", shown(line)) for line in broken if line]
+    return b"\n".join(whole), bad
 
 
 def is_utf8(lines: bytes) -> bool:

@@ -17,6 +17,7 @@ from headrace.connectors.contract import Bad, Block, Position, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.formats import Format, decoder
 from headrace.connectors.json_lines import JsonLines
+from headrace.connectors.lines import CUT, without_cut
 from headrace.connectors.spool import Spool
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
@@ -26,7 +27,10 @@ BLOCK: Final = 1 << 20
 
 
 class Wire(Protocol):
-    """Bytes that come; `receive` gives None for nothing now and b"" for nothing ever."""
+    """Bytes that come; `receive` gives None for nothing now and b"" for nothing ever.
+
+    A connection that ends gives `CUT`: whatever came after its last line end is not a row.
+    """
 
     def receive(self) -> bytes | None: ...
 
@@ -160,14 +164,14 @@ class LiveLines:
         bad += long
 
     def _decode(self, lines: bytes) -> Block:
-        bad: tuple[Bad, ...] = ()
+        lines, bad = without_cut(lines)
         if self._decoder is None and lines:
             first, _, lines = lines.partition(b"\n")
             names = header(first, self.how.delimiter, self.how.longest)
-            bad = (names,) if isinstance(names, Bad) else ()
+            bad += [names] if isinstance(names, Bad) else []
             self._use([] if isinstance(names, Bad) else names)
         if self._decoder is None:
-            return Block(empty(self.schema))
+            return Block(empty(self.schema), tuple(bad))
         block = self._decoder.decode(lines)
         return Block(block.data, (*bad, *block.bad))
 
@@ -227,14 +231,19 @@ class TcpClient:
                 hint="start the server first; or set listen = true to be the server",
             ) from None
         self._socket.setblocking(False)
+        self._ended = False
 
     def receive(self) -> bytes | None:
+        if self._ended:
+            return b""
         try:
-            return self._socket.recv(CHUNK)
+            data = self._socket.recv(CHUNK)
         except BlockingIOError:
             return None
         except ConnectionError:
-            return b""
+            data = b""
+        self._ended = not data
+        return data or CUT
 
     def close(self) -> None:
         self._socket.close()
@@ -266,10 +275,10 @@ class TcpServer:
         if data:
             return data
         self._hang_up()
-        return b"\n"
+        return CUT
 
     def _hang_up(self) -> None:
-        """The client has gone; a line it did not end ends here."""
+        """The client has gone."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.connectors import disk
+from headrace.connectors.lines import CUT
 from headrace.errors import ConnectorError, DurabilityError
 
 
@@ -35,7 +36,7 @@ class Spool:
             disk.current.unlink(path)
 
     def resume(self, offset: int) -> None:
-        """Go on after a run that was at `offset`. Its last line, if cut off, ends here: its wire is gone."""
+        """Go on after a run that was at `offset`. Its last line, if cut off, stays so: its wire is gone."""
         segments = list(self._segments())
         begin = self.end = segments[0][0] if segments else 0
         for start, path in segments:
@@ -49,7 +50,7 @@ class Spool:
                 hint="put back a copy of the checkpoint directory, or delete it and the outputs",
             )
         if self.end > offset and self.read(self.end - 1, 1) != b"\n":
-            self.append(b"\n")
+            self.append(CUT)
 
     def append(self, data: bytes) -> None:
         """Write down what came; nothing of it is used before."""

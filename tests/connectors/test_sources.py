@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.connectors.ahead import ReadAhead
-from headrace.connectors.contract import Source
+from headrace.connectors.contract import Bad, Source
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import Format
 from headrace.connectors.live import Assembler, LiveLines, StandardInput, TcpClient, TcpServer
@@ -154,7 +154,7 @@ def test_lines_over_tcp_from_a_server_until_it_hangs_up() -> None:
         with connection:
             assert source.read() is None
             connection.sendall(b'{"k": 1, "v": "a"}\n{"k": 2,')
-            connection.sendall(b' "v": "b"}\nbad\n{"k": 3, "v": "c"}')
+            connection.sendall(b' "v": "b"}\nbad\n{"k": 3, "v": "c"}\n')
         rows = received(source, 3)
         source.close()
     assert [row["k"] for row in rows] == [1, 2, 3]
@@ -166,12 +166,68 @@ def test_lines_over_tcp_from_clients_one_after_the_other() -> None:
     source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
     for k in range(3):
         with socket.create_connection(("127.0.0.1", wire.port)) as client:
-            client.sendall(b"%d,x" % k)
+            client.sendall(b"%d,x\n" % k)
         while not (block := source.read()) or not len(block):
             pass
         assert block.data.to_pylist() == [{"k": k, "v": "x"}]
     source.close()
     assert not source.ended
+
+
+CUT_OFF = {"csv": b"1,a\n2,b\n3,c", "json": b'{"k": 1, "v": "a"}\n{"k": 2, "v": "b"}\n{"k": 3, "v": "c"}'}
+AFTER = {"csv": b"4,d\n", "json": b'{"k": 4, "v": "d"}\n'}
+
+
+def all_of(source: LiveLines, wanted: int) -> tuple[list[int], list[Bad]]:
+    """The keys of the rows, and the bad lines, once so many came."""
+    rows: list[int] = []
+    bad: list[Bad] = []
+    for _ in range(100_000):
+        block = source.read()
+        rows += block.data.column(0).to_pylist() if block else []
+        bad += block.bad if block else ()
+        if len(rows) + len(bad) >= wanted:
+            return rows, bad
+    raise AssertionError((rows, bad))
+
+
+@pytest.mark.parametrize("name", CUT_OFF)
+@pytest.mark.parametrize("listen", [True, False])
+def test_a_line_cut_by_a_disconnect_is_rejected_and_no_row(name: str, listen: bool) -> None:
+    """Defect 13: 7,100000 cut after 100 was the row (7, 100)."""
+    how = Format(name, header=False)
+    if listen:
+        wire = TcpServer("127.0.0.1", 0)
+        source = LiveLines(wire, SCHEMA, how, bounded=False)
+        for text in (CUT_OFF[name], AFTER[name]):
+            with socket.create_connection(("127.0.0.1", wire.port)) as client:
+                client.sendall(text)
+        rows, bad = all_of(source, 4)
+        assert rows == [1, 2, 4]
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            source = LiveLines(TcpClient("127.0.0.1", server.getsockname()[1]), SCHEMA, how)
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(CUT_OFF[name])
+            rows, bad = all_of(source, 3)
+        assert rows == [1, 2]
+        assert source.read() is None
+        assert source.ended
+    source.close()
+    (cut,) = bad
+    assert (cut.code, cut.raw) == ("HR-R109", CUT_OFF[name].decode().splitlines()[-1])
+
+
+def test_a_header_cut_by_a_disconnect_names_no_columns() -> None:
+    wire = TcpServer("127.0.0.1", 0)
+    source = LiveLines(wire, SCHEMA, Format("csv"), bounded=False)
+    for text in (b"k,", b"k,v\n1,a\n"):
+        with socket.create_connection(("127.0.0.1", wire.port)) as client:
+            client.sendall(text)
+    rows, bad = all_of(source, 2)
+    source.close()
+    assert (rows, [each.raw for each in bad]) == ([1], ["k,"])
 
 
 def test_nobody_listening_is_an_error_with_a_hint() -> None:

@@ -92,7 +92,7 @@ def test_a_block_that_is_read_again_is_the_same_block(tmp_path: Path) -> None:
     assert [numbers(again.read()), numbers(again.read()), again.read()] == [first, [4], None]
 
 
-def test_a_line_that_was_cut_off_ends_with_its_wire(tmp_path: Path) -> None:
+def test_a_line_that_a_kill_cut_off_is_rejected(tmp_path: Path) -> None:
     source = live([b'{"n": 1}\n{"n": '], tmp_path)
     assert numbers(source.read()) == [1]
     source.close()
@@ -100,7 +100,7 @@ def test_a_line_that_was_cut_off_ends_with_its_wire(tmp_path: Path) -> None:
     again.seek(source.position())
     cut = again.read()
     assert cut is not None
-    assert [(bad.code, bad.raw) for bad in cut.bad] == [("HR-R101", '{"n": ')]
+    assert [(bad.code, bad.raw) for bad in cut.bad] == [("HR-R109", '{"n": ')]
     assert numbers(again.read()) == [2]
     again.close()
 
