@@ -32,6 +32,7 @@ from headrace.engine.spilling import spill, use_shelf
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import BudgetError, GraphError, InputError, ScheduleError
 from headrace.flow.batch import Batch, Times
+from headrace.flow.punctuations import to_bytes, to_plain
 from headrace.flow.shelf import Shelf
 from headrace.flow.state import Part, decode
 from headrace.graph.admission import Rules
@@ -305,6 +306,7 @@ class Engine:
         if not punctuation.patterns:
             source.heartbeat(punctuation.until)
             return
+        to_bytes(to_plain(punctuation))  # refused now rather than by the next snapshot
         source.close(punctuation)
         self._wake(source)
 

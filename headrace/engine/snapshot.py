@@ -6,17 +6,17 @@ Incremental: each part writes what changed since the last snapshot, so the cost 
 from __future__ import annotations
 
 import json
-import pickle
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.errors import GraphError
 from headrace.flow.arcpart import ArcPart
+from headrace.flow.punctuations import from_bytes, from_plain, to_bytes, to_plain, unreadable
 from headrace.flow.state import Chunk, Part, Value, decode, encode
 from headrace.flow.widening import widened
 from headrace.graph.graph import Graph
@@ -63,13 +63,14 @@ class Snapshot:
     @staticmethod
     def decode(data: bytes) -> Snapshot:
         """What `encode` wrote."""
-        (size,) = struct.unpack_from("<I", data)
-        head = json.loads(data[4 : 4 + size])
-        chunks, at = {}, 4 + size
-        for name, length in head["chunks"].items():
-            chunks[name] = data[at : at + length]
-            at += length
-        return Snapshot(head["version"], head["since"], head["now"], chunks)
+        with _readable():
+            (size,) = struct.unpack_from("<I", data)
+            head = json.loads(data[4 : 4 + size])
+            chunks, at = {}, 4 + size
+            for name, length in head["chunks"].items():
+                chunks[name] = data[at : at + length]
+                at += length
+            return Snapshot(head["version"], head["since"], head["now"], chunks)
 
 
 def check_chain(chain: list[Snapshot], since: int | None) -> None:
@@ -110,7 +111,17 @@ def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot, colu
         )
     for name, part in parts.items():
         if name in snapshot.chunks:
-            part.apply(_widened(decode(snapshot.chunks[name]), columns.get(name)))
+            with _readable():
+                part.apply(_widened(decode(snapshot.chunks[name]), columns.get(name)))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Content that no version wrote, though its checksum may be right, is an error in words."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, struct.error, pa.ArrowException) as error:
+        raise unreadable(f"{type(error).__name__}: {error}") from error
 
 
 def columns_of(graph: Graph) -> Columns:
@@ -173,8 +184,7 @@ class SourcePart:
         chunk: dict[str, Any] = {name: getattr(source, name) for name in self.OWN}
         chunk |= {name: getattr(source.admission, name) for name in self.COUNTS}
         chunk["promised"] = punctuate.promised
-        closed = pickle.dumps((punctuate.patterns, punctuate.closed))
-        chunk["closed"] = np.frombuffer(closed, np.uint8)
+        chunk["closed"] = to_bytes([[to_plain(each) for each in punctuate.patterns], punctuate.closed])
         return chunk | {f"promise:{k}": v for k, v in source.promise.snapshot().items()}
 
     def apply(self, chunk: Chunk) -> None:
@@ -183,8 +193,9 @@ class SourcePart:
             setattr(source, name, chunk[name])
         for name in self.COUNTS:
             setattr(source.admission, name, chunk[name])
-        patterns, closed = pickle.loads(chunk["closed"].tobytes())
-        source.admission.punctuate = Punctuate(chunk["promised"], patterns, closed)
+        patterns, closed = from_bytes(chunk["closed"])
+        promised = chunk["promised"]
+        source.admission.punctuate = Punctuate(promised, [from_plain(each) for each in patterns], closed)
         state = {k.removeprefix("promise:"): v for k, v in chunk.items() if k.startswith("promise:")}
         source.promise.restore(state)
 

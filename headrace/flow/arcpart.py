@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from headrace.flow.arc import Arc, Item
 from headrace.flow.batch import Batch
+from headrace.flow.punctuations import from_bytes, from_plain, to_bytes, to_plain
 
 _TIMES = ("start", "end", "sign", "arrival")
 
@@ -47,7 +47,7 @@ class ArcPart:
 
 def _write(item: Item, at: str) -> dict[str, Any]:
     if not isinstance(item, Batch):
-        return {f"{at}/punctuation": np.frombuffer(pickle.dumps(item), np.uint8)}
+        return {f"{at}/punctuation": to_bytes(to_plain(item))}
     written: dict[str, Any] = {f"{at}/data": item.data}
     for name in _TIMES:
         array = getattr(item, name)
@@ -57,9 +57,8 @@ def _write(item: Item, at: str) -> dict[str, Any]:
 
 
 def _read(chunk: Mapping[str, Any], at: str) -> Item:
-    pickled = chunk.get(f"{at}/punctuation")
-    if pickled is not None:
-        punctuation: Item = pickle.loads(pickled.tobytes())
-        return punctuation
+    punctuation = chunk.get(f"{at}/punctuation")
+    if punctuation is not None:
+        return from_plain(from_bytes(punctuation))
     times: dict[str, Any] = {name: chunk.get(f"{at}/{name}") for name in _TIMES}
     return Batch(chunk[f"{at}/data"], **times)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from headrace.flow.punctuations import from_bytes, from_plain, to_bytes, to_plain
 from headrace.time.punctuation import Punctuation
 
 Entry = tuple[int, Punctuation]
@@ -31,15 +29,15 @@ class Log:
     def written(self, held: list[Entry], full: bool) -> dict[str, Any]:
         """What a snapshot says of the entries; counts from here."""
         whole = full or self._entries is None
-        entries = held if whole else self._entries
+        entries = held if whole else self._entries or []
         self._entries = []
-        return {"reset": whole, "entries": np.frombuffer(pickle.dumps(entries), np.uint8)}
+        written = [[number, to_plain(punctuation)] for number, punctuation in entries]
+        return {"reset": whole, "entries": to_bytes(written)}
 
     def read(self, chunk: Mapping[str, Any]) -> list[Entry]:
         """The entries of a snapshot; counts from here."""
-        entries: list[Entry] = pickle.loads(chunk["entries"].tobytes())
         self._entries = []
-        return entries
+        return [(number, from_plain(written)) for number, written in from_bytes(chunk["entries"])]
 
     def bytes(self) -> int:
         return _BYTES * len(self._entries or ())

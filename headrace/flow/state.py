@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.flow.plain import plain_array
+
 Value: TypeAlias = int | float | str | bool | npt.NDArray[Any] | pa.RecordBatch | None
 Chunk: TypeAlias = Mapping[str, Any]
 
@@ -101,7 +103,7 @@ def _decode_value(entry: dict[str, Any], body: memoryview) -> Value:
     part = body[entry["at"] : entry["at"] + entry["size"]]
     if entry["kind"] == "batch":
         return pa.ipc.open_stream(pa.py_buffer(part)).read_next_batch()
-    return np.frombuffer(part, entry["dtype"]).reshape(entry["shape"]).copy()
+    return plain_array(part, entry["dtype"], entry["shape"])
 
 
 def _batch_to_bytes(batch: pa.RecordBatch) -> bytes:

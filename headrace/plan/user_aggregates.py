@@ -13,6 +13,8 @@ the call holds the definition. What a definition must be:
         def merge(self, state, later): ...      # optional: the state of both, so that windows keep panes
         def expire(self, state, values): ...    # optional: the state without rows that it had
 
+        ordered = nulls = allow_pickle = False  # optional, as `UserAggregate` says
+
 `iterate`, `merge` and `expire` may change the state that comes first and give it back, never the others.
 """
 
@@ -41,7 +43,8 @@ class UserAggregate:
     None among the arguments takes any type; `result` may be a function of the arguments' types. `ordered`: it
     is given rows in order of time, simultaneous ones as `headrace.plan.order` says; else in any order.
     `nulls`: it is given rows with a NULL among the arguments, which are passed over otherwise. Over no rows
-    given, the value is NULL and no method is called.
+    given, the value is NULL and no method is called. `allow_pickle`: its states may be objects of any class,
+    which snapshots then hold as pickles; else they are plain values (`headrace.flow.plain`).
     """
 
     name: str
@@ -50,6 +53,7 @@ class UserAggregate:
     result: Result
     ordered: bool = False
     nulls: bool = False
+    allow_pickle: bool = False
 
     def __hash__(self) -> int:
         return hash((self.name, self.arguments))
@@ -134,6 +138,7 @@ def user_aggregate(
         given if callable(given) else _type(name, given),
         bool(getattr(definition, "ordered", False)),
         bool(getattr(definition, "nulls", False)),
+        bool(getattr(definition, "allow_pickle", False)),
     )
 
 

@@ -80,7 +80,7 @@ class FoldedInstants(InstantValue):
         super().__init__(spec)
         self._folded, self._fold = spec, Folding(spec, below)
         self._codecs = [codecs[column] for column in spec.columns]
-        self._held = Objects(spec.definition.name)
+        self._held = Objects(spec.definition.name, spec.definition.allow_pickle)
         self._known = Derived(spec.definition.name)
 
     def run(self, steps: Steps, groups: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Python objects as state: what a user's aggregate made, under whole numbers, pickled when it changed."""
+"""Python objects as state: what a user's aggregate made, under whole numbers, written when it changed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import UserCodeError
+from headrace.flow import plain
 from headrace.operators.accumulators.numbers import Ints
 
-Pickled = bytes
 _LOOKED_AT = 8
+_PLAIN, _PICKLED = b"=", b"P"
+"""How an object was written: its first byte."""
 
 
 class Objects:
-    """A mapping whose snapshots hold the entries that were put or dropped since the last one."""
+    """A mapping whose snapshots hold the entries that were put or dropped since the last one.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    Objects are written as plain values. Only with `allow_pickle`, which the user's own code sets and no
+    snapshot can, are others pickled, and is what was pickled read.
+    """
+
+    def __init__(self, name: str, allow_pickle: bool = False) -> None:
+        self._name, self._allow_pickle = name, allow_pickle
         self._held: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
         self._total = 0
@@ -75,7 +81,7 @@ class Objects:
         touched = () if whole else sorted(self._touched or ())
         keys = list(self._held) if whole else [key for key in touched if key in self._held]
         gone = [key for key in touched if key not in self._held]
-        blobs = [self._pickled(self._held[key]) for key in keys]
+        blobs = [self._written(self._held[key]) for key in keys]
         self._touched = set()
         return {
             "reset": whole,
@@ -85,13 +91,29 @@ class Objects:
             "objects": np.frombuffer(b"".join(blobs), np.uint8),
         }
 
-    def _pickled(self, value: Any) -> Pickled:
+    def _written(self, value: Any) -> bytes:
         try:
-            return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+            return _PLAIN + plain.dumps(value)
+        except plain.NotPlain as error:
+            if not self._allow_pickle:
+                raise self._refused(f"cannot be saved: {error}", _MAKE_PLAIN) from None
+        try:
+            return _PICKLED + pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            message = f"the state of {self._name} cannot be saved: {error}"
-            hint = "make it of numbers, text, tuples, lists, dicts and arrays"
-            raise UserCodeError("HR-U004", message, place=self._name, hint=hint) from error
+            raise self._refused(f"cannot be pickled: {error}", _MAKE_PLAIN) from error
+
+    def _read(self, data: bytes) -> Any:
+        if data[:1] == _PLAIN:
+            return plain.loads(data[1:])
+        if not self._allow_pickle:
+            raise self._refused("is pickled in the checkpoint", _ALLOW)
+        try:
+            return pickle.loads(data[1:])
+        except Exception as error:
+            raise self._refused(f"cannot be read from its pickle: {error}", _IMPORTABLE) from error
+
+    def _refused(self, why: str, hint: str) -> UserCodeError:
+        return UserCodeError("HR-U004", f"the state of {self._name} {why}", place=self._name, hint=hint)
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
@@ -99,9 +121,17 @@ class Objects:
         self.drop(chunk["gone"].tolist())
         body, at = chunk["objects"].tobytes(), 0
         for key, size in zip(chunk["keys"].tolist(), chunk["sizes"].tolist(), strict=True):
-            self.put(key, pickle.loads(body[at : at + size]))
+            self.put(key, self._read(body[at : at + size]))
             at += size
         self._touched = set()
+
+
+_MAKE_PLAIN = (
+    "make it of numbers, text, bytes, dates, tuples, lists, sets, dicts and arrays; "
+    "or set allow_pickle = True in the class, if you trust every checkpoint that you will go on from"
+)
+_ALLOW = "set allow_pickle = True in the class if you trust this checkpoint: reading a pickle runs code"
+_IMPORTABLE = "its classes must be importable here, as they were when it was written"
 
 
 class Derived(Objects):

@@ -23,7 +23,7 @@ class FoldedPanes(PaneValue):
     def __init__(self, spec: Folded, log: PaneLog, below: pa.Schema) -> None:
         super().__init__(spec, log)
         self._folded, self._fold = spec, Folding(spec, below)
-        self._held = Objects(spec.definition.name)
+        self._held = Objects(spec.definition.name, spec.definition.allow_pickle)
 
     def drop(self) -> None:
         self._held.drop(_before(self._held, self.entries.base))

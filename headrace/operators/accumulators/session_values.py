@@ -282,7 +282,7 @@ class FoldedSessions(SessionValue):
     def __init__(self, spec: Folded, below: Schema) -> None:
         super().__init__(spec)
         self._folded, self._fold = spec, Folding(spec, below)
-        self._states = Objects(spec.definition.name)
+        self._states = Objects(spec.definition.name, spec.definition.allow_pickle)
 
     def columns(self) -> Columns:
         return {}
