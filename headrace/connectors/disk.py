@@ -21,9 +21,12 @@ class Disk:
     `sync` returned; a name survives it once `sync` of its directory returned.
     """
 
-    def open(self, path: Path, mode: str, buffering: int = -1) -> BinaryIO:
-        """A file: "rb" to read it, "wb" or "w+b" to write a new one, "r+b" or "a+b" to change one."""
-        return cast(BinaryIO, path.open(mode, buffering))
+    def open(self, path: Path, mode: str, buffering: int = -1, *, private: bool = False) -> BinaryIO:
+        """A file: "rb" to read it, "wb" or "w+b" to write a new one, "r+b" or "a+b" to change one.
+
+        `private`: nobody else may read what is made here, and a link is not followed.
+        """
+        return cast(BinaryIO, open(path, mode, buffering, opener=_private if private else None))
 
     def flush(self, file: BinaryIO) -> None:
         """Make what was written to an open file safe."""
@@ -58,17 +61,24 @@ class Disk:
         """Remove a file."""
         path.unlink(missing_ok=missing_ok)
 
-    def mkdir(self, path: Path) -> None:
-        """Make a directory and those it is in, where there are none; their names are safe afterwards."""
+    def mkdir(self, path: Path, *, private: bool = False) -> None:
+        """Make a directory and those it is in, where there are none; their names are safe afterwards.
+
+        `private`: nobody else may enter it, if it is made here.
+        """
         if path.is_dir():
             return
         self.mkdir(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(0o700 if private else 0o777, exist_ok=True)
         self.sync(path.parent)
 
     def rmtree(self, path: Path) -> None:
         """Remove a directory with all that is in it."""
         shutil.rmtree(path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 current = Disk()

@@ -114,7 +114,7 @@ class _Reader:
 
     def body(self, place: list[int]) -> bytes:
         at, size = place
-        if not (0 <= at and 0 <= size and at + size <= len(self.bodies)):
+        if not (at >= 0 and size >= 0 and at + size <= len(self.bodies)):
             raise Malformed("a place beyond the end")
         return bytes(self.bodies[at : at + size])
 
@@ -176,7 +176,11 @@ def _delta(value: timedelta) -> list[int]:
 
 
 def _from_time(value: datetime | time) -> list[Any]:
-    return [value.replace(tzinfo=None, fold=0).isoformat(), value.fold, _zone(value.tzinfo, value.utcoffset())]
+    return [
+        value.replace(tzinfo=None, fold=0).isoformat(),
+        value.fold,
+        _zone(value.tzinfo, value.utcoffset()),
+    ]
 
 
 def _to_time(kind: Any, form: Any) -> Any:
@@ -286,7 +290,13 @@ _FORMS: Final[dict[str, Form]] = {
 _TAGS: Final[dict[type[Any], str]] = {
     **{kind: kind.__name__ for kind in (int, complex, bytes, bytearray, tuple, set, frozenset, deque, dict)},
     **{kind: kind.__name__ for kind in (defaultdict, date, datetime, time, timedelta)},
-    **{Decimal: "decimal", UUID: "uuid", OrderedDict: "ordered", Counter: "counter", np.ndarray: "array"},
-    **{pa.Table: "arrow table", pa.RecordBatch: "arrow batch", pa.ChunkedArray: "arrow chunks"},
+    Decimal: "decimal",
+    UUID: "uuid",
+    OrderedDict: "ordered",
+    Counter: "counter",
+    np.ndarray: "array",
+    pa.Table: "arrow table",
+    pa.RecordBatch: "arrow batch",
+    pa.ChunkedArray: "arrow chunks",
 }
 _FAMILIES: Final = ((np.generic, "scalar"), (pa.Array, "arrow array"), (pa.Scalar, "arrow scalar"))

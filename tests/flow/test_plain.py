@@ -1,4 +1,4 @@
-"""Plain values: what is written is read back, of the same type; what is not plain is refused; no code runs."""
+"""Plain values: what is written is read back, of the same type; what is not plain is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from headrace.time.punctuation import Between, Constant, OneOf, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 ZONES = st.sampled_from(
-    [None, UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("America/St_Johns"), timezone(timedelta(hours=-3, seconds=7))]
+    [
+        None,
+        UTC,
+        ZoneInfo("Europe/Berlin"),
+        ZoneInfo("America/St_Johns"),
+        timezone(timedelta(hours=-3, seconds=7)),
+    ]
 )
 HASHABLE = st.one_of(
     st.none(),
@@ -65,7 +71,9 @@ VALUES = st.recursive(
 DTYPES = (
     arrays.scalar_dtypes() | arrays.byte_string_dtypes(max_len=4) | arrays.unicode_string_dtypes(max_len=4)
 )
-ARRAYS = DTYPES.flatmap(lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, min_side=0, max_side=4)))
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, min_side=0, max_side=4))
+)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -92,7 +100,9 @@ def test_a_plain_value_comes_back_as_it_was(value: Any) -> None:
 @given(ARRAYS)
 def test_an_array_comes_back_as_it_was(array: Any) -> None:
     found = plain.loads(plain.dumps(array))
-    assert found.dtype == array.dtype and found.shape == array.shape and found.tobytes() == array.tobytes()
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    assert found.tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -118,9 +128,11 @@ def test_numpy_and_arrow_data_come_back_as_they_were(value: Any) -> None:
     found = plain.loads(plain.dumps(value))
     assert type(found) is type(value)
     if isinstance(value, np.ndarray):
-        assert found.tolist() == value.tolist() and found.dtype == value.dtype
+        assert found.tolist() == value.tolist()
+        assert found.dtype == value.dtype
     elif isinstance(value, (np.generic, pa.Scalar)):
-        assert found == value and getattr(found, "dtype", None) == getattr(value, "dtype", None)
+        assert found == value
+        assert getattr(found, "dtype", None) == getattr(value, "dtype", None)
     else:
         assert found.equals(value)
 
@@ -219,7 +231,9 @@ PUNCTUATIONS = st.builds(
 def test_a_punctuation_comes_back_as_it_was(punctuation: Punctuation) -> None:
     found = from_plain(from_bytes(to_bytes(to_plain(punctuation))))
     assert found == punctuation
-    assert all(same(vars(a), vars(b)) for (_, a), (_, b) in zip(found.patterns, punctuation.patterns, strict=True))
+    assert all(
+        same(vars(a), vars(b)) for (_, a), (_, b) in zip(found.patterns, punctuation.patterns, strict=True)
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), PUNCTUATIONS), max_size=5))

@@ -458,3 +458,70 @@ def test_a_state_that_cannot_be_saved_is_told_by_name(catalog: Catalog, window: 
     engine.run()
     with pytest.raises(UserCodeError, match=r"HR-U004.*the state of odd cannot be saved"):
         engine.snapshot()
+
+
+class Bag:
+    """An object of the user's own: not plain."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+
+class Bagged(Median):
+    """Its state is such an object."""
+
+    def initialize(self) -> Any:
+        return Bag()
+
+    def iterate(self, state: Any, values: pa.Array) -> Any:
+        state.values += values.to_pylist()
+        return state
+
+    def terminate(self, state: Any) -> Any:
+        return sum(state.values)
+
+
+class AllowedBagged(Bagged):
+    allow_pickle = True
+
+
+def _engine(catalog: Catalog, window: str, definition: Any) -> headrace.Engine:
+    engine = headrace.Engine()
+    catalog.register_aggregate("bagged", definition, replace=True)
+    engine.add("q", query(f"SELECT bagged(item) AS b FROM bids {window}", catalog))
+    return engine
+
+
+@pytest.mark.parametrize("window", ["[UNBOUNDED]", "[SESSION 2]", "[RANGE 9 SLIDE 3]"])
+def test_07_only_the_users_own_class_can_allow_a_pickle_and_never_the_checkpoint(
+    catalog: Catalog, window: str
+) -> None:
+    class Merging(AllowedBagged):
+        def merge(self, state: Any, later: Any) -> Any:
+            state.values += later.values
+            return state
+
+    class Plain(Merging):
+        allow_pickle = False
+
+    one = pa.RecordBatch.from_pylist([{"item": 1, "price": 1.5}], schema=STREAMS["bids"])
+    first = _engine(catalog, window, Merging)
+    first.push("bids", one, [0])
+    first.heartbeat("bids", 0)
+    first.run()
+    taken = first.snapshot()
+    with pytest.raises(UserCodeError, match=r"HR-U004.*is pickled in the checkpoint"):
+        _engine(catalog, window, Plain).restore(taken)
+    second = _engine(catalog, window, Merging)
+    second.restore(taken)
+    for engine in (first, second):
+        engine.end("bids")
+        engine.run()
+    answers = [[b.data.to_pylist() for b in engine.drain("q")] for engine in (first, second)]
+    assert answers[0] == answers[1] != []
+    refused = _engine(catalog, window, Plain)
+    refused.push("bids", one, [0])
+    refused.heartbeat("bids", 0)
+    refused.run()
+    with pytest.raises(UserCodeError, match=r"(?s)HR-U004.*allow_pickle"):
+        refused.snapshot()

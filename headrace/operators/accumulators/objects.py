@@ -14,6 +14,7 @@ from headrace.errors import UserCodeError
 from headrace.flow import plain
 from headrace.operators.accumulators.numbers import Ints
 
+Written = bytes
 _LOOKED_AT = 8
 _PLAIN, _PICKLED = b"=", b"P"
 """How an object was written: its first byte."""
@@ -91,7 +92,7 @@ class Objects:
             "objects": np.frombuffer(b"".join(blobs), np.uint8),
         }
 
-    def _written(self, value: Any) -> bytes:
+    def _written(self, value: Any) -> Written:
         try:
             return _PLAIN + plain.dumps(value)
         except plain.NotPlain as error:
@@ -102,7 +103,7 @@ class Objects:
         except Exception as error:
             raise self._refused(f"cannot be pickled: {error}", _MAKE_PLAIN) from error
 
-    def _read(self, data: bytes) -> Any:
+    def _read(self, data: Written) -> Any:
         if data[:1] == _PLAIN:
             return plain.loads(data[1:])
         if not self._allow_pickle:

@@ -24,7 +24,7 @@ from headrace.connectors import disk
 from headrace.engine.snapshot import Snapshot
 from headrace.errors import DurabilityError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 LONGEST_CHAIN: Final = 32
 """Increments after which a full snapshot is written, so that a restart reads little."""
 KEPT: Final = 2
