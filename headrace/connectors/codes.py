@@ -15,4 +15,5 @@ class Code(StrEnum):
     COLUMNS = "HR-R105"
     UNREADABLE = "HR-R106"
     IMPLAUSIBLE = "HR-R107"
+    TOO_LARGE = "HR-R108"
     CUT = "HR-R109"

@@ -5,18 +5,13 @@ A place is JSON: an offset in a file of lines, (row group, row) in Parquet, (bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
-import pyarrow.ipc as ipc
-import pyarrow.parquet as pq
-
 from headrace.connectors import disk
-from headrace.connectors.codes import Code
-from headrace.connectors.columns import fit
+from headrace.connectors.columnar import IpcReader, ParquetReader
 from headrace.connectors.contract import Bad, Block, empty
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.json_lines import JsonLines
@@ -26,8 +21,8 @@ from headrace.schema import Schema
 ROWS: Final = 131_072
 """Rows of a block of a columnar file: as many as an operator takes at a time."""
 
-GIVEN_UP: Final = [-1, -1]
-"""The place in a file that cannot be read on."""
+MOST: Final = 128 << 20
+"""Bytes that a piece of a columnar file may take once decoded."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,7 @@ class Format:
     longest: int = LONGEST
     block: int = BLOCK
     rows: int = ROWS
+    most: int = MOST
 
 
 class Reader(Protocol):
@@ -110,87 +106,11 @@ class LinesReader:
         self._lines.close()
 
 
-class ColumnarReader:
-    """A file of batches; a place is (part, row), and reading on from the last one costs no seeking."""
-
-    def __init__(self, path: Path, schema: Schema, how: Format) -> None:
-        self._path, self._schema, self._size = path, schema, how.rows
-        self._rows: Iterator[pa.RecordBatch] = iter(())
-        self._at: list[int] | None = None
-
-    def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
-        if at == GIVEN_UP:
-            return None
-        try:
-            found = self._next(list(at or (0, 0)))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            reason = f"the rest of the file cannot be read: {str(error).splitlines()[0]}"
-            return Block(empty(self._schema), (Bad(Code.UNREADABLE, reason, str(self._path)),)), GIVEN_UP
-        if found is None:
-            return None
-        return fit(found, self._schema), list(self._at or (0, 0))
-
-    def _next(self, at: list[int]) -> pa.RecordBatch | None:
-        if self._at != at:
-            self._rows = self._from(*at)
-        return next(self._rows, None)
-
-    def _from(self, part: int, row: int) -> Iterator[pa.RecordBatch]:
-        """Batches from a place on; `_at` is the place after the one that was given last."""
-        parts, batches = self._parts()
-        for number in range(part, parts):
-            at = 0
-            for batch in batches(number):
-                piece = batch.slice(max(0, row - at)) if number == part else batch
-                at += batch.num_rows
-                if piece.num_rows:
-                    self._at = [number, at]
-                    yield piece
-
-    def _parts(self) -> tuple[int, Any]:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        self._rows, self._at = iter(()), None
-
-
-class ParquetReader(ColumnarReader):
-    """Parquet, a row group at a time, in batches."""
-
-    def _parts(self) -> tuple[int, Any]:
-        file = pq.ParquetFile(self._path)
-        here = set(file.schema_arrow.names)
-        wanted = [name for name in self._schema.names if name in here]
-
-        def batches(group: int) -> Iterator[pa.RecordBatch]:
-            yield from file.iter_batches(self._size, row_groups=[group], columns=wanted, use_threads=False)
-
-        return file.num_row_groups, batches
-
-
-class IpcReader(ColumnarReader):
-    """Arrow IPC, the file or the stream format, a batch at a time."""
-
-    def _parts(self) -> tuple[int, Any]:
-        with self._path.open("rb") as file:
-            is_file = file.read(6) == b"ARROW1"
-        mapped = pa.memory_map(str(self._path))
-        if is_file:
-            reader = ipc.open_file(mapped)
-            return reader.num_record_batches, lambda number: self._cut(reader.get_batch(number))
-        stream = list(ipc.open_stream(mapped))
-        return len(stream), lambda number: self._cut(stream[number])
-
-    def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for begin in range(0, batch.num_rows, self._size):
-            yield batch.slice(begin, self._size)
-
-
-READERS: Final[dict[str, type[LinesReader] | type[ColumnarReader]]] = {
+READERS: Final[dict[str, Callable[[Path, Schema, Format], Reader]]] = {
     "json": LinesReader,
     "csv": LinesReader,
-    "parquet": ParquetReader,
-    "arrow": IpcReader,
+    "parquet": lambda path, schema, how: ParquetReader(path, schema, how.rows, how.most),
+    "arrow": lambda path, schema, how: IpcReader(path, schema, how.rows, how.most),
 }
 SUFFIXES: Final = {
     ".json": "json",

@@ -52,6 +52,7 @@ class FilesFrom(Table):
     max_line: int = Field(default=8 << 20, ge=1)
     block_bytes: int = Field(default=4 << 20, ge=1)
     block_rows: int = Field(default=131_072, ge=1)
+    max_block: int = Field(default=128 << 20, ge=1)
     keep_open: bool = False
 
 

@@ -161,3 +161,16 @@ def test_a_gigabyte_on_one_line_costs_no_memory(tmp_path: Path) -> None:
     assert [row["k"] for row in out.rows] == [0, 2]
     assert out.codes == ["HR-R104"]
     assert grown < 200_000, f"{grown} KiB more"
+
+
+def test_a_parquet_bomb_is_one_rejected_row_that_says_its_size(tmp_path: Path) -> None:
+    """A few KB on disk, 256 MB in one page: pages are decoded as a whole."""
+    (tmp_path / "in").mkdir()
+    bomb = pa.table({"k": range(4), "v": ["x" * (64 << 20)] * 4, "at": range(T, T + 4)})
+    pq.write_table(bomb, tmp_path / "in" / "0.parquet", compression="zstd", use_dictionary=False)
+    good = pa.table({"k": [7], "v": ["x"], "at": [T + 7]})
+    pq.write_table(good, tmp_path / "in" / "1.parquet")
+    out = run_small(tmp_path, '{ path = "in", format = "parquet" }')
+    assert [row["k"] for row in out.rows] == [7]
+    assert out.codes == ["HR-R108"]
+    assert "4 rows" in out.rejected[0]["reason"]

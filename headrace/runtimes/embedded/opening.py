@@ -190,7 +190,7 @@ def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     place = f"streams.{stream.name}.source"
     path = opening.pipeline.path(spec.path)
     name = format_of(spec.format, any_file(path), place)
-    how = replace(how_of(spec, name), block=spec.block_bytes, rows=spec.block_rows)
+    how = replace(how_of(spec, name), block=spec.block_bytes, rows=spec.block_rows, most=spec.max_block)
     source = FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
     return ReadAhead(source) if source.bounded else source
 

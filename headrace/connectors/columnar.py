@@ -1,0 +1,319 @@
+"""Parquet and Arrow IPC files, read in pieces of bounded memory, whatever the file says about itself.
+
+Sizes are looked up before anything is decoded. What cannot be read in pieces that fit is rejected with its
+size. A place is (part, row): a row group of Parquet or a batch of Arrow IPC, and a row in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from headrace.connectors import disk, ipc_sizes
+from headrace.connectors.codes import Code
+from headrace.connectors.columns import fit
+from headrace.connectors.contract import Bad, Block, empty, shown
+from headrace.connectors.parquet_pages import chunks_of, rows_within
+from headrace.schema import DataType, Schema
+
+GIVEN_UP: Final = [-1, -1]
+"""The place in a file that cannot be read on."""
+PIECE: Final = 32 << 20
+"""Bytes that a block aims to stay below once decoded; a block of one row may have more."""
+BUFFER: Final = 1 << 20
+FOOTER: Final = 64 << 20
+"""Bytes of metadata of one Parquet file."""
+
+Part = tuple[pa.RecordBatch | Bad, list[int]]
+"""Rows, or why there are none, and the place after them."""
+
+
+class ColumnarReader:
+    """A file of batches; reading on from the last place costs no seeking.
+
+    `most` is how many bytes a piece that cannot be divided may take.
+    """
+
+    def __init__(self, path: Path, schema: Schema, rows: int, most: int) -> None:
+        self._path, self._schema, self._size, self._most = path, schema, rows, most
+        self._parts: Iterator[Part] = iter(())
+        self._at: list[int] | None = None
+
+    def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
+        if at == GIVEN_UP:
+            return None
+        try:
+            return self._next(list(at or (0, 0)))
+        # The bytes are not ours: whatever a library makes of them, it is one rejected row.
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return self._without(f"the rest of the file cannot be read: {said}", Code.UNREADABLE), GIVEN_UP
+
+    def _next(self, at: list[int]) -> tuple[Block, Any] | None:
+        if self._at != at:
+            self.close()
+            self._parts = self._from(*at)
+        found = next(self._parts, None)
+        if found is None:
+            return None
+        rows, self._at = found
+        if isinstance(rows, Bad):
+            return Block(empty(self._schema), (rows,)), self._at
+        return self._fitted(rows), self._at
+
+    def _fitted(self, rows: pa.RecordBatch) -> Block:
+        sound, bad = _sound(rows)
+        block = fit(sound, self._schema)
+        return Block(block.data, (*bad, *block.bad))
+
+    def _without(self, reason: str, code: Code) -> Block:
+        return Block(empty(self._schema), (Bad(code, reason, str(self._path)),))
+
+    def _too_large(self, what: str, rows: int, size: int) -> Bad:
+        reason = (
+            f"{what}: {rows:,} rows cannot be read in pieces, and need {_bytes(size)}; "
+            f"max_block is {_bytes(self._most)}"
+        )
+        return Bad(Code.TOO_LARGE, reason, str(self._path))
+
+    def _from(self, part: int, row: int) -> Iterator[Part]:
+        """What comes from a place on."""
+        raise NotImplementedError
+
+    def _wanted(self, names: list[str]) -> list[str]:
+        return [name for name in self._schema.names if name in names]
+
+    def _cut(self, batch: pa.RecordBatch, part: int, at: int, row: int) -> Iterator[Part]:
+        """A batch that begins at row `at` of its part, from `row` on, in pieces that stay small decoded."""
+        for begin, end in _pieces(batch, self._size):
+            if at + end > row:
+                first = max(begin, row - at)
+                yield batch.slice(first, end - first), [part, at + end]
+
+    def close(self) -> None:
+        self._parts, self._at = iter(()), None
+
+
+class ParquetReader(ColumnarReader):
+    """Parquet, a row group at a time, in batches of as many rows as fit."""
+
+    def _from(self, part: int, row: int) -> Iterator[Part]:
+        with disk.current.open(self._path, "rb") as raw:
+            _check_footer(raw)
+            options = {"thrift_string_size_limit": FOOTER, "thrift_container_size_limit": 1 << 20}
+            with pq.ParquetFile(raw, buffer_size=BUFFER, **options) as file:
+                wanted = self._wanted(file.schema_arrow.names)
+                for group in range(part, file.num_row_groups):
+                    yield from self._group(file, group, row if group == part else 0, wanted)
+
+    def _group(self, file: pq.ParquetFile, group: int, row: int, wanted: list[str]) -> Iterator[Part]:
+        total = file.metadata.row_group(group).num_rows
+        with disk.current.open(self._path, "rb") as raw:
+            chunks = chunks_of(raw, file.metadata, group, set(wanted))
+        rows, most = rows_within(chunks, total, self._size, min(PIECE, self._most))
+        if most > self._most:
+            yield self._too_large(f"row group {group}", total, most), [group + 1, 0]
+            return
+        at = 0
+        for batch in file.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False):
+            yield from self._cut(batch, group, at, row)
+            at += batch.num_rows
+
+
+def _check_footer(file: BinaryIO) -> None:
+    """The metadata are read as a whole: they have to be small."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 8))
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(0)
+    if length > FOOTER:
+        raise ValueError(f"metadata of {_bytes(length)}")
+
+
+class IpcReader(ColumnarReader):
+    """Arrow IPC, the file or the stream format, a batch at a time."""
+
+    def _from(self, part: int, row: int) -> Iterator[Part]:
+        with disk.current.open(self._path, "rb") as raw:
+            yield from (self._file if ipc_sizes.is_file(raw) else self._stream)(raw, part, row)
+
+    def _file(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
+        dictionaries, batches = ipc_sizes.file_messages(raw)
+        held = sum(message.size for message in dictionaries)
+        if held > self._most:
+            rows = sum(message.rows for message in batches)
+            yield self._too_large("the dictionaries", rows, held), [len(batches), 0]
+            return
+        with self._open(batches) as file:
+            reader = ipc.open_file(file)
+            for number in range(part, len(batches)):
+                if self._is_too_large(batches[number]):
+                    bad = self._too_large(f"batch {number}", batches[number].rows, batches[number].size)
+                    yield bad, [number + 1, 0]
+                else:
+                    yield from self._batch(reader.get_batch(number), number, row if number == part else 0)
+
+    def _stream(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
+        messages = list(ipc_sizes.stream_messages(raw))
+        with self._open(messages) as file:
+            reader, number = ipc.open_stream(file), 0
+            for message in messages:
+                if message.kind not in (ipc_sizes.DICTIONARY, ipc_sizes.RECORDS):
+                    continue
+                if self._is_too_large(message):
+                    bad = self._too_large(f"batch {number} and all after it", message.rows, message.size)
+                    yield bad, GIVEN_UP
+                    return
+                if message.kind == ipc_sizes.RECORDS:
+                    batch = reader.read_next_batch()
+                    if number >= part:
+                        yield from self._batch(batch, number, row if number == part else 0)
+                    number += 1
+
+    def _is_too_large(self, message: ipc_sizes.Message) -> bool:
+        return message.size > self._most and message.packed
+
+    def _open(self, messages: list[ipc_sizes.Message]) -> pa.NativeFile:
+        """Read, or, if a batch that is not compressed is large, mapped: then a piece of it is read at a time.
+
+        A mapped file that becomes shorter ends the process, so only what has to be is mapped.
+        """
+        large = any(message.size > self._most for message in messages)
+        if large:
+            return pa.memory_map(str(self._path))
+        return pa.PythonFile(disk.current.open(self._path, "rb"), "r")
+
+    def _batch(self, batch: pa.RecordBatch, number: int, row: int) -> Iterator[Part]:
+        batch = batch.select(self._wanted(batch.schema.names))
+        _check_structure(batch)
+        yield from self._cut(batch, number, 0, row)
+
+
+# --- what was read is checked before anything looks at it
+
+
+def _check_structure(batch: pa.RecordBatch) -> None:
+    """Offsets and indices of a batch that was taken as it lay: a kernel would follow them anywhere."""
+    for column in batch.columns:
+        _as_bytes(column).validate(full=True)
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    """Text as bytes, so that only its structure is checked: rows that are not UTF-8 are found later."""
+    to = BYTES.get(column.type)
+    if to is None:
+        return column
+    return pa.Array.from_buffers(to, len(column), column.buffers(), offset=column.offset)
+
+
+BYTES: Final[dict[DataType, DataType]] = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+}
+
+
+def _sound(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[Bad, ...]]:
+    """The rows whose values can be, and those whose text is not UTF-8."""
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return rows, ()
+    wrong = np.zeros(rows.num_rows, np.bool_)
+    bad: dict[int, Bad] = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if column.type not in BYTES:
+            column.validate(full=True)
+            continue
+        for i, value in enumerate(_as_bytes(column).to_pylist()):
+            if value is not None and not _is_text(value):
+                wrong[i] = True
+                bad.setdefault(i, Bad(Code.ENCODING, f"column {name}: not UTF-8", shown(value)))
+    return rows.filter(pa.array(~wrong)), tuple(bad[i] for i in sorted(bad))
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# --- columns that grow when they are decoded
+
+
+def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a batch: after so many rows, and before the rows take too much once decoded."""
+    for begin in range(0, batch.num_rows, rows):
+        lot = batch.slice(begin, rows)
+        sizes = _decoded(lot)
+        if sizes is None or int(sizes.sum()) <= PIECE:
+            yield begin, begin + lot.num_rows
+            continue
+        ends = np.cumsum(sizes)
+        first = 0
+        while first < lot.num_rows:
+            spent = int(ends[first - 1]) if first else 0
+            end = max(first + 1, int(np.searchsorted(ends, spent + PIECE, side="right")))
+            yield begin + first, begin + end
+            first = end
+
+
+def _decoded(rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+    """Bytes that each row takes in columns that say a long value shortly; None if there are none such."""
+    found = None
+    for column in rows.columns:
+        sizes = _sizes(column)
+        if sizes is not None:
+            found = sizes if found is None else found + sizes
+    return found
+
+
+def _sizes(column: pa.Array) -> npt.NDArray[np.int64] | None:
+    of = column.type
+    if pt.is_dictionary(of):
+        return _taken(column.dictionary, column.indices)
+    if pt.is_string_view(of) or pt.is_binary_view(of):
+        return _lengths(column)
+    if pt.is_run_end_encoded(of):
+        return np.full(len(column), int(_lengths(column.values).max(initial=0)), np.int64)
+    return None
+
+
+def _taken(values: pa.Array, indices: pa.Array) -> npt.NDArray[np.int64]:
+    lengths: npt.NDArray[np.int64] = np.append(_lengths(values), 0)
+    at: npt.NDArray[np.int64] = pc.fill_null(indices.cast(pa.int64()), len(values)).to_numpy(
+        zero_copy_only=False
+    )
+    return lengths[at]
+
+
+def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each value; of those without a length of their own, a share of all or all of them."""
+    if pt.is_primitive(values.type):
+        return np.full(len(values), 8, np.int64)
+    try:
+        lengths = pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
+    except pa.ArrowNotImplementedError:
+        return np.full(len(values), values.nbytes, np.int64)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False))
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

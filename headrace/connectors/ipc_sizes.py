@@ -1,0 +1,144 @@
+"""How much memory the batches of an Arrow IPC file take once decoded, from their metadata, before any is.
+
+Compressed buffers begin with their size: the reader allocates what they say. Metadata is read here as the
+format lays it out (flatbuffers), with every access within bounds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+MAGIC: Final = b"ARROW1"
+SCHEMA, DICTIONARY, RECORDS = 1, 2, 3
+LONGEST: Final = 64 << 20
+"""Bytes of metadata of one message: a schema of a million columns has less."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message: its kind, where its metadata begin, its length in all, its rows, and its size decoded."""
+
+    kind: int
+    at: int
+    length: int
+    rows: int
+    size: int
+    packed: bool
+
+
+def is_file(file: BinaryIO) -> bool:
+    file.seek(0)
+    return file.read(len(MAGIC)) == MAGIC
+
+
+def file_messages(file: BinaryIO) -> tuple[list[Message], list[Message]]:
+    """The dictionaries and the batches that the footer of the file format names."""
+    size = file.seek(0, 2)
+    (length,) = struct.unpack("<i", _read(file, size - len(MAGIC) - 4, 4))
+    if not 0 < length <= min(size, LONGEST):
+        raise ValueError("the footer has no length that can be")
+    footer = _Table.root(_read(file, size - len(MAGIC) - 4 - length, length))
+    dictionaries, batches = (
+        [_message(file, at) for at, _, _ in footer.structs(field, "<qi4xq")] for field in (2, 3)
+    )
+    return dictionaries, batches
+
+
+def stream_messages(file: BinaryIO) -> Iterator[Message]:
+    """The messages of the stream format, one after the other."""
+    at, end = 0, file.seek(0, 2)
+    while at < end:
+        message = _message(file, at)
+        if not message.length:
+            return
+        yield message
+        at += message.length
+
+
+def _message(file: BinaryIO, at: int) -> Message:
+    """The message at a place; of length 0 at the end of a stream."""
+    (length,), skip = struct.unpack("<i", _read(file, at, 4)), 4
+    if length == -1:
+        (length,), skip = struct.unpack("<i", _read(file, at + 4, 4)), 8
+    if length == 0:
+        return Message(0, at, 0, 0, 0, False)
+    if not 0 < length <= LONGEST:
+        raise ValueError(f"the message at byte {at} has metadata of {length} bytes")
+    table = _Table.root(_read(file, at + skip, length))
+    kind, body = table.number(1, "<B"), table.number(3, "<q")
+    whole = skip + length + body
+    if body < 0 or at + whole > file.seek(0, 2):
+        raise ValueError(f"the message at byte {at} has a body of {body} bytes")
+    records = table.table(2)
+    if kind == DICTIONARY and records is not None:
+        records = records.table(1)
+    if kind not in (DICTIONARY, RECORDS) or records is None:
+        return Message(kind, at, whole, 0, 0, False)
+    packed = records.table(3) is not None
+    size = _decoded(file, at + skip + length, records) if packed else body
+    return Message(kind, at, whole, records.number(0, "<q"), size, packed)
+
+
+def _decoded(file: BinaryIO, body: int, records: _Table) -> int:
+    """What all compressed buffers of a batch become."""
+    total = 0
+    for at, length in records.structs(2, "<qq"):
+        if length < 8:
+            continue
+        (size,) = struct.unpack("<q", _read(file, body + at, 8))
+        total += length if size < 0 else size
+    return total
+
+
+def _read(file: BinaryIO, at: int, size: int) -> bytes:
+    if at < 0:
+        raise ValueError("the metadata point before the file")
+    file.seek(at)
+    data = file.read(size)
+    if len(data) != size:
+        raise ValueError("the file ends within its metadata")
+    return data
+
+
+class _Table:
+    """A flatbuffers table: fields by their numbers."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+        self._fields = at - self._get("<i", at)
+        self._size = self._get("<H", self._fields)
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        return cls(data, struct.unpack_from("<I", data)[0])
+
+    def _get(self, form: str, at: int) -> int:
+        if at < 0:
+            raise ValueError("the metadata point before themselves")
+        return int(struct.unpack_from(form, self._data, at)[0])
+
+    def _field(self, number: int) -> int:
+        """Where a field is; 0 if it is absent."""
+        entry = 4 + 2 * number
+        offset = self._get("<H", self._fields + entry) if entry < self._size else 0
+        return self._at + offset if offset else 0
+
+    def number(self, field: int, form: str) -> int:
+        at = self._field(field)
+        return self._get(form, at) if at else 0
+
+    def table(self, field: int) -> _Table | None:
+        at = self._field(field)
+        return _Table(self._data, at + self._get("<I", at)) if at else None
+
+    def structs(self, field: int, form: str) -> Iterator[tuple[int, ...]]:
+        """The structures of a vector."""
+        at = self._field(field)
+        if not at:
+            return
+        at += self._get("<I", at)
+        for i in range(self._get("<I", at)):
+            yield struct.unpack_from(form, self._data, at + 4 + i * struct.calcsize(form))
