@@ -262,10 +262,11 @@ class Engine:
         """All that reached the source of an external stream by `instant` of the clock has been pushed.
 
         For sources at which rows wait to be read. From the first call on, the clock promises nothing about
-        the stream beyond the last such instant, and rows are judged by the heartbeat that was in force when
-        `advance` was last called: no row is late because it was read late. Before that, and for streams of
-        which this is never said, a row reaches its source when it is pushed.
-        `MIN_TIME` says that nothing is known yet.
+        the stream beyond the last such instant, rows of other streams promise nothing about it before it has
+        been read up to the instant at which they were, and its rows are judged by the heartbeat that was in
+        force when `advance` was last called: no row is late because it was read late. Before that, and for
+        streams of which this is never said, a row reaches its source when it is pushed. `MIN_TIME` says that
+        nothing is known yet.
         """
         if instant != MIN_TIME:
             _check_instant(instant, stream)
@@ -275,6 +276,8 @@ class Engine:
         if source.read_until is None:
             self._read_late.append(source)
         source.read_up_to(instant)
+        if self.keeper is not None:
+            self.keeper.read_up_to(stream, instant)
 
     def observe(self, stream: str, times: ArrayLike) -> None:
         """Rows with these times arrived now on a stream of which this engine has a part only."""

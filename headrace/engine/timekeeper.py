@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.time.timestamp import MIN_TIME
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Times = npt.NDArray[np.int64]
 
@@ -24,6 +24,8 @@ class Heartbeats(Protocol):
     def counts_rows(self, stream: str) -> bool: ...
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
+
+    def read_up_to(self, clocks: npt.ArrayLike) -> None: ...
 
     def heartbeats(self, now: int) -> Times: ...
 
@@ -41,9 +43,32 @@ class Timekeeper:
         self._at = MIN_TIME
         self._force: Times = np.full(len(generator.streams), MIN_TIME, np.int64)
         self._force_at = MIN_TIME
+        self._places = {name: place for place, name in enumerate(generator.streams)}
+        self._read: Times | None = None
+        self._read_on = False
+
+    def read_up_to(self, stream: str, instant: int) -> None:
+        """All that reached the source of a stream by `instant` has come in.
+
+        Rows of streams of which this is never said come in as they reach their source.
+        """
+        place = self._places.get(stream)
+        if place is None:
+            return
+        if self._read is None:
+            self._read = np.full(self.streams, MAX_TIME, np.int64)
+        if self._read[place] == MAX_TIME or instant > self._read[place]:
+            self._read[place] = instant
+            self._read_on, self._known = True, None
+
+    def _say_read(self) -> None:
+        if self._read_on and self._read is not None:
+            self.generator.read_up_to(self._read)
+            self._read_on = False
 
     def arrive(self, stream: int, times: Times, now: int) -> None:
         """Rows with these times came in at `now` on a stream."""
+        self._say_read()
         self.generator.arrive(np.full(len(times), stream, np.int64), times, now)
         self._known = None
 
@@ -54,6 +79,7 @@ class Timekeeper:
     def all(self, now: int) -> Times:
         """The heartbeats of all streams at `now`."""
         if self._known is None or self._at != now:
+            self._say_read()
             self._known, self._at = self.generator.heartbeats(now), now
         return self._known
 
@@ -81,7 +107,10 @@ class Timekeeper:
         return sum(v.nbytes for v in self.generator.snapshot().values() if isinstance(v, np.ndarray))
 
     def changes(self, full: bool) -> Mapping[str, Any]:
+        self._say_read()
         own = {"asked": self._at, "force": self._force, "force_at": self._force_at}
+        if self._read is not None:
+            own["read"] = self._read
         return {f"generator.{k}": v for k, v in self.generator.snapshot().items()} | own
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
@@ -89,6 +118,7 @@ class Timekeeper:
         self.generator.restore({k[len(prefix) :]: v for k, v in chunk.items() if k.startswith(prefix)})
         self._known, self._at = None, chunk["asked"]
         self._force, self._force_at = chunk["force"], chunk["force_at"]
+        self._read, self._read_on = (np.array(chunk["read"]) if "read" in chunk else self._read), False
 
 
 class GeneratedPromise:

@@ -7,6 +7,9 @@ because both are maxima over the same arrivals; the second costs O(1) per arriva
 
 A staircase is a ring (row) indexed by ever-growing positions: `head` is the oldest kept, `tail` one past the
 newest, `cursor` of a slot (a delay of that row) one past the newest already matured.
+
+Where rows wait at their sources to be read, `reads` has the clock up to which each stream has been read, and
+a slot is due by that of the stream which it is about (`whose`) in place of `now`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,13 @@ LAST, NEWEST = 0, 1
 def minus(a, b):  # type: ignore[no-untyped-def]
     """`a − b` for b ≥ 0, saturated."""
     return MIN if a < MIN + b else a - b
+
+
+@numba.njit(inline="always")
+def clock_of(s, now, reads, slots):  # type: ignore[no-untyped-def]
+    """The clock by which a slot is due."""
+    whose = slots[5][s]
+    return now if whose < 0 else min(now, reads[whose])
 
 
 @kernel()
@@ -84,9 +94,10 @@ def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
     if tail[row] > head[row] and clock[row, newest & mask] == at:
         value[row, newest & mask] = time
         for s in range(begin, end):
-            if cursor[s] <= newest:
+            if cursor[s] > newest:
+                cursor[s] = newest
+            elif slots[5][s] < 0:
                 break
-            cursor[s] = newest
     else:
         if end == begin:
             tail[row] = head[row]
@@ -96,7 +107,7 @@ def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
+def count(j, now, reads, rings, slots, counted):  # type: ignore[no-untyped-def]
     """A tuple of stream `j` counts towards every tuple-based pair on it; the best that is now due, or MIN.
 
     Each pair remembers, for each of the last n tuples of `j`, the greatest time of its source that was surely
@@ -110,7 +121,7 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
         i, s = source[p], slot[p]
         before = top[i]
         if s >= 0:
-            to = find(clock, i, cursor[s], tail[i], minus(now, slots[1][s]))
+            to = find(clock, i, cursor[s], tail[i], minus(clock_of(s, now, reads, slots), slots[1][s]))
             before = value[i, (to - 1) & mask] if to > head[i] else MIN
         memory[offset[p] + seen[p] % n[p]] = before
         seen[p] += 1
@@ -122,41 +133,46 @@ def count(j, now, rings, slots, counted):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def mature_row(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
-    """Raise promises by what has come due in one staircase, and forget the steps no delay needs any more."""
+def mature_row(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
+    """Raise promises by what has come due in one staircase, and forget the steps no delay needs any more.
+
+    Of slots that are due by now the longest delay is the last to mature a step.
+    """
     clock, value, head, tail, _, cursor = rings
-    begin, delay, entry, target, delta = slots
+    begin, delay, entry, target, delta, whose = slots
     mask = clock.shape[1] - 1
     last = begin[row + 1] - 1
-    if last < begin[row] or cursor[last] == tail[row]:
+    if last < begin[row] or (whose[last] < 0 and cursor[last] == tail[row]):
         return
+    low = tail[row]
     for s in range(begin[row], last + 1):
-        to = find(clock, row, cursor[s], tail[row], minus(now, delay[s]))
+        to = find(clock, row, cursor[s], tail[row], minus(clock_of(s, now, reads, slots), delay[s]))
         if to > cursor[s]:
             cursor[s] = to
             time = value[row, (to - 1) & mask]
             for e in range(entry[s], entry[s + 1]):
                 promise[target[e]] = max(promise[target[e]], minus(time, delta[e]))
-    head[row] = max(head[row], cursor[last] - 1)
+        low = min(low, cursor[s])
+    head[row] = max(head[row], low - 1)
 
 
 @kernel()
-def mature(now, promise, rings, slots):  # type: ignore[no-untyped-def]
+def mature(now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Raise every promise by what has come due at `now`."""
     for row in range(len(rings[3])):
-        mature_row(row, now, promise, rings, slots)
+        mature_row(row, now, reads, promise, rings, slots)
 
 
 @kernel()
-def full(row, now, promise, rings, slots):  # type: ignore[no-untyped-def]
+def full(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Whether a staircase without room for a step is still more than half full after forgetting."""
-    mature_row(row, now, promise, rings, slots)
+    mature_row(row, now, reads, promise, rings, slots)
     return 2 * (rings[3][row] - rings[2][row]) > rings[0].shape[1]
 
 
 @kernel()
 def arrive(  # type: ignore[no-untyped-def]
-    start, streams, times, clocks, tick, timeout, state, spoken, promise, rings, slots, counted
+    start, streams, times, clocks, tick, timeout, state, spoken, promise, reads, rings, slots, counted
 ):
     """Take arrivals from `start` on; stops, saying where, when a staircase is full."""
     clock, _, head, tail, top, _ = rings
@@ -165,18 +181,18 @@ def arrive(  # type: ignore[no-untyped-def]
     virtual = len(top) > streams_n
     for k in range(start, len(streams)):
         j, now, time = streams[k], clocks[k], times[k]
-        if tail[j] - head[j] == room and full(j, now, promise, rings, slots):
+        if tail[j] - head[j] == room and full(j, now, reads, promise, rings, slots):
             return k
         if virtual:
             row = streams_n + j
-            if tail[row] - head[row] == room and full(row, now, promise, rings, slots):
+            if tail[row] - head[row] == room and full(row, now, reads, promise, rings, slots):
                 return k
         if state[NEWEST] != MIN and minus(now, timeout) > state[LAST]:
             for s in range(streams_n):
                 promise[s] = max(promise[s], state[NEWEST])
         at = now if tick == 1 else -(-now // tick) * tick
         if virtual:
-            due = count(j, now, rings, slots, counted)
+            due = count(j, now, reads, rings, slots, counted)
             if due > top[streams_n + j]:
                 push(streams_n + j, at, due, rings, slots)
         if time > top[j]:
@@ -190,7 +206,7 @@ def arrive(  # type: ignore[no-untyped-def]
 @kernel()
 def raises(time, s, promise, slots):  # type: ignore[no-untyped-def]
     """Whether `time`, come due in slot `s`, would raise any promise."""
-    _, _, entry, target, delta = slots
+    _, _, entry, target, delta, _ = slots
     for e in range(entry[s], entry[s + 1]):  # noqa: SIM110 (numba compiles the loop, not the generator)
         if minus(time, delta[e]) > promise[target[e]]:
             return True

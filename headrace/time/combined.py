@@ -29,6 +29,8 @@ class Generator(Protocol):
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None: ...
 
+    def read_up_to(self, clocks: npt.ArrayLike) -> None: ...
+
     def heartbeats(self, now: int) -> Ints: ...
 
     def snapshot(self) -> dict[str, Any]: ...
@@ -73,6 +75,12 @@ class CombinedHeartbeats:
                 generator.arrive(mine, x, c)
             elif known.any():
                 generator.arrive(mine[known], x[known], c[known])
+
+    def read_up_to(self, clocks: npt.ArrayLike) -> None:
+        """How far each stream has been read, where rows wait at their sources."""
+        reads = np.asarray(clocks, np.int64)
+        for generator, theirs in zip(self.generators, self._theirs, strict=True):
+            generator.read_up_to(reads[theirs])
 
     def heartbeats(self, now: int) -> Ints:
         """The heartbeat of each stream at `now`; never decreases."""

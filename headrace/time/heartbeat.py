@@ -37,6 +37,10 @@ class HeartbeatGenerator:
 
     `ordered`: the arrivals of one clock are given in the order in which they came. A micro-batch of several
     streams does not know that order: of another stream, a row then comes after those of earlier clocks only.
+
+    Rows may wait at their sources: clocks are then those at which they are read, and `read_up_to` says how
+    far each stream has been. What rows of one stream prove of another counts once that one has been read up
+    to the clock at which they were: the rows of it that are still to come then came after them.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class HeartbeatGenerator:
         self._group = _index(np.zeros(0, dtype=np.int64) if self._grouped is None else self._grouped.group)
         self._tick = tick
         self._ordered = ordered
+        self._waits = False
         self._steps = Staircases(self._laid_out(), len(self.bounds.streams))
         self._sent: Ints | None = None
         self._now = MIN_TIME
@@ -59,7 +64,7 @@ class HeartbeatGenerator:
         alone = np.ones(len(self.groups), np.bool_)
         if self._grouped is not None:
             alone = np.bincount(self._group, minlength=len(self.groups)) < 2
-        return lay_out(self.bounds, self._ordered, alone)
+        return lay_out(self.bounds, self._ordered, alone, self._waits)
 
     def unordered(self) -> HeartbeatGenerator:
         """A new one by the same bounds, for arrivals whose order within a clock is not known."""
@@ -105,6 +110,21 @@ class HeartbeatGenerator:
 
             s = grouped(s, self._group)
         self._steps.arrive(s, x, c, self._tick, self._timeout)
+
+    def read_up_to(self, clocks: npt.ArrayLike) -> None:
+        """Of each stream, all that reached its source by its clock has been given; clocks never go back.
+
+        `MAX_TIME` is for a stream whose rows do not wait, `MIN_TIME` for one of which nothing is known yet.
+        """
+        if not self._waits:
+            self._waits = True
+            self._steps.relay(self._laid_out())
+        reads = np.asarray(clocks, np.int64)
+        if self._grouped is not None:
+            least = np.full(len(self.groups), MAX_TIME, np.int64)
+            np.minimum.at(least, self._grouped.group, reads)
+            reads = least
+        self._steps.reads[:] = reads
 
     def promise(self, stream: int, time: int) -> None:
         """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`.
@@ -189,9 +209,14 @@ class HeartbeatGenerator:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a generator with the same bounds, groups and tick."""
+        wanted, self._waits = self._waits, "reads" in snapshot
+        self._steps = Staircases(self._laid_out(), len(self.groups))
         self._steps.restore(snapshot)
         self._sent = np.array(snapshot["sent"], np.int64) if "sent" in snapshot else None
         self._now = int(snapshot["now"])
+        if wanted and not self._waits:
+            self._waits = True
+            self._steps.relay(self._laid_out())
 
     @property
     def _timeout(self) -> int:

@@ -53,6 +53,7 @@ class LearnedHeartbeats:
         self.timeout = timeout
         self._promise = np.full(len(estimator.streams), MIN_TIME, dtype=np.int64)
         self._newest, self._last, self._now = MIN_TIME, MIN_TIME, MIN_TIME
+        self._read: int | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -73,7 +74,8 @@ class LearnedHeartbeats:
             raise went_back(int(c[0]))
         self.estimator.observe(s, x, c)
         if len(s):
-            self._pause(x, c)
+            if self._read is None:
+                self._pause(x, c)
             self._newest = max(self._newest, int(x.max()))
             self._last = int(c[-1])
 
@@ -88,12 +90,20 @@ class LearnedHeartbeats:
             newest = max(self._newest, int(times[: silent[-1]].max(initial=MIN_TIME)))
             np.maximum(self._promise, newest, out=self._promise)
 
+    def read_up_to(self, clocks: npt.ArrayLike) -> None:
+        """How far each stream has been read: only then is it known that all of them pause.
+
+        Delays are learned as rows are read, with the time for which they waited to be.
+        """
+        self._read = int(np.min(np.asarray(clocks, np.int64), initial=MAX_TIME))
+
     def advance(self, now: int) -> bool:
         """Let what is due by `now` come due; whether any heartbeat rose."""
         before = self._promise.copy()
         self.estimator.raise_to_due(now, self._promise)
         self._now = now
-        if self._newest != MIN_TIME and self.timeout != MAX_TIME and now >= plus(self._last, self.timeout):
+        silent = now if self._read is None else min(now, self._read)
+        if self._newest != MIN_TIME and self.timeout != MAX_TIME and silent >= plus(self._last, self.timeout):
             np.maximum(self._promise, self._newest, out=self._promise)
         return not np.array_equal(before, self._promise)
 
@@ -110,6 +120,7 @@ class LearnedHeartbeats:
     def snapshot(self) -> dict[str, Any]:
         """All state, the estimator's included."""
         own = {"promise": self._promise.copy(), "newest": self._newest, "last": self._last, "at": self._now}
+        own |= {} if self._read is None else {"read": self._read}
         return own | {f"estimator.{name}": value for name, value in self.estimator.snapshot().items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -118,3 +129,4 @@ class LearnedHeartbeats:
         self.estimator.restore({k[len(prefix) :]: v for k, v in snapshot.items() if k.startswith(prefix)})
         self._promise[:] = snapshot["promise"]
         self._newest, self._last, self._now = (int(snapshot[k]) for k in ("newest", "last", "at"))
+        self._read = snapshot.get("read", self._read)

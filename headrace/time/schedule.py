@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,29 +11,35 @@ from headrace.time.bounds import Bounds
 from headrace.time.skew import Ints
 from headrace.time.timestamp import MAX_TIME
 
-Slots = tuple[Ints, Ints, Ints, Ints, Ints]
+Slots = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 Counted = tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """`slots`: (first slot of each row, delay and first entry of each slot, target and δ of each entry).
+    """`slots`: (first slot of each row, delay and first entry of each slot, target and δ of each entry, and
+    of each slot the stream whose reading it waits for, or −1 where now is its clock).
 
     Rows 0 … n − 1 are the sources. With tuple-based pairs, rows n … 2n − 1 hold what those have made due on
     each stream, to be delivered L_j later. `counted` lists the tuple-based pairs by stream counted; their
-    memories are the only mutable part.
+    memories are the only mutable part. `waits`: some slots wait for a stream to be read.
     """
 
     rows: int
     slots: Slots
     counted: Counted
+    waits: bool = False
 
 
-def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_]) -> Schedule:
+def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_], waits: bool = False) -> Schedule:
     """The schedule of a matrix: a time-based pair (t, δ) of i on j is an entry at delay t + L_j of row i.
 
     A tuple-based pair watches what came at earlier clocks, unless nothing delays j and it is known what came
     before a tuple at its own clock: where arrivals are `ordered`, or of one stream, `alone` in its row.
+
+    Where rows wait at their sources (`waits`), what is still to be read of j reached it after j was read
+    last, so entries on j are due by that clock. Only what a stream's own rows prove at once needs no clock:
+    its rows are read in the order in which they reached it, those of one clock together.
     """
     skew, n = bounds.skew, bounds.skew.size
     latency = np.array(bounds.latency, dtype=np.int64)
@@ -44,20 +50,27 @@ def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_]) -> Sche
         due = np.unique(skew.target[counting])
         row, delay = np.r_[row, n + due], np.r_[delay, latency[due]]
         target, delta = np.r_[target, due], np.r_[delta, np.zeros_like(due)]
-    known = (skew.source == skew.target) & alone[skew.source] | ordered
+    known = (skew.source == skew.target) & alone[skew.source] | (ordered and not waits)
     watched = counting[(wait[counting] > 0) | ~known[counting]]
-    return _assemble(bounds, (row, delay, target, delta), counting, watched, _plus(wait, np.ones_like(wait)))
+    at_once = (row % max(n, 1) == target) & alone[target] & (delay == 0)
+    whose = np.where(at_once, -1, target) if waits else np.full_like(target, -1)
+    watching = skew.target[watched] if waits else np.full_like(watched, -1)
+    # A tuple reached j later than j was read before it, which is as good as a tick.
+    surely = wait if waits else _plus(wait, np.ones_like(wait))
+    looked = (skew.source[watched], surely[watched], watching)
+    made = _assemble(bounds, (row, delay, whose, target, delta), counting, watched, looked)
+    return replace(made, waits=waits)
 
 
 def _assemble(
-    bounds: Bounds, entries: tuple[Ints, ...], counting: Ints, watched: Ints, after: Ints
+    bounds: Bounds, entries: tuple[Ints, ...], counting: Ints, watched: Ints, looked: tuple[Ints, ...]
 ) -> Schedule:
-    """Number the slots, those that only tuple-based pairs look at (`watched`, at delay `after`) included."""
+    """Number the slots (row, delay, whose), those that only tuple-based pairs look at included."""
     skew, n = bounds.skew, bounds.skew.size
-    row, delay, target, delta = entries
+    row, _, _, target, delta = entries
     rows = 2 * n if len(counting) else n
-    pairs = np.stack([np.r_[row, skew.source[watched]], np.r_[delay, after[watched]]], axis=1)
-    unique, slot = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
+    keys = np.stack([np.r_[a, b] for a, b in zip(entries[:3], looked, strict=True)], axis=1)
+    unique, slot = np.unique(keys.reshape(-1, 3), axis=0, return_inverse=True)
     slot = slot.reshape(-1)
     order = np.argsort(slot[: len(row)], kind="stable")
     slots = (
@@ -66,6 +79,7 @@ def _assemble(
         np.searchsorted(slot[: len(row)][order], np.arange(len(unique) + 1)).astype(np.int64),
         target[order],
         delta[order],
+        np.ascontiguousarray(unique[:, 2]),
     )
     watching = np.full(len(skew.t), -1, dtype=np.int64)
     watching[watched] = slot[len(row) :]

@@ -20,6 +20,8 @@ _LAST, _NEWEST = 0, 1
 
 ROOM = 64
 """Steps that a row has room for at first; it doubles as needed."""
+MOST = 4096
+"""Steps that a row keeps for streams that are not read on; beyond that every other one is dropped."""
 
 
 def _lowest(n: int) -> Ints:
@@ -32,6 +34,7 @@ class Staircases:
     def __init__(self, schedule: Schedule, streams: int) -> None:
         self.promise = _lowest(streams)
         self.spoken = _lowest(streams)
+        self.reads = _lowest(streams)
         self.state = _lowest(2)
         self._lay(schedule)
 
@@ -63,21 +66,27 @@ class Staircases:
         """Take a checked batch; the kernel stops where a row needs more room."""
         from headrace.kernels import heartbeat as kernel
 
-        batch = (streams, times, clocks, tick, timeout, self.state, self.spoken, self.promise)
+        if self.schedule.waits:
+            timeout = MAX_TIME  # that nothing was read for so long does not say that nothing came
+        batch = (streams, times, clocks, tick, timeout, self.state, self.spoken, self.promise, self.reads)
         done = 0
         while True:
             done = kernel.arrive(done, *batch, self.rings, self.schedule.slots, self.schedule.counted)
             if done == len(streams):
                 return
-            self._resize(2 * self.clock.shape[1])
+            if self.schedule.waits and self.clock.shape[1] >= MOST:
+                self._thin()
+            else:
+                self._resize(2 * self.clock.shape[1])
 
     def mature(self, now: int, timeout: int) -> bool:
         """Raise the promises to what is due at `now`; whether any rose."""
         from headrace.kernels import heartbeat as kernel
 
         before = self.promise.copy()
-        kernel.mature(now, self.promise, self.rings, self.schedule.slots)
-        if self.newest != MIN_TIME and now >= plus(self.last, timeout) and timeout != MAX_TIME:
+        kernel.mature(now, self.reads, self.promise, self.rings, self.schedule.slots)
+        silent = min(now, int(self.reads.min(initial=now))) if self.schedule.waits else now
+        if self.newest != MIN_TIME and silent >= plus(self.last, timeout) and timeout != MAX_TIME:
             np.maximum(self.promise, self.newest, out=self.promise)
         return not np.array_equal(before, self.promise)
 
@@ -94,6 +103,27 @@ class Staircases:
         self.clock = np.zeros((len(self.tail), room), dtype=np.int64)
         self.value = np.zeros((len(self.tail), room), dtype=np.int64)
         self._put(*steps)
+
+    def _thin(self) -> None:
+        """Drop every other step of the rows that are full: what it would prove comes with the next one."""
+        row, position, clock, value = self._steps()
+        length = self.tail - self.head
+        crowded = 2 * length[row] > self.clock.shape[1]
+        kept = ~crowded | ((self.tail[row] - position) % 2 == 1)
+        before = np.cumsum(kept) - kept
+        first = np.cumsum(length) - length
+        self.cursor[:] = self._moved(np.r_[before, kept.sum()], first)
+        self.tail[:] = self.head + np.bincount(row[kept], minlength=len(length))
+        row, clock, value = row[kept], clock[kept], value[kept]
+        length = self.tail - self.head
+        position = np.arange(len(row)) + np.repeat(self.head - (np.cumsum(length) - length), length)
+        self._put(row, position, clock, value)
+
+    def _moved(self, before: Ints, first: Ints) -> Ints:
+        """Where the cursors are when only `before` each step so many are kept."""
+        row = np.repeat(np.arange(len(self.head)), np.diff(self.schedule.slots[0]))
+        passed: Ints = before[first[row] + self.cursor - self.head[row]] - before[first[row]]
+        return self.head[row] + passed
 
     def _steps(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Every kept step as (row, position, clock, value)."""
@@ -128,6 +158,8 @@ class Staircases:
         row, _, clock, value = self._steps()
         seen, memory = self.schedule.counted[-2:]
         arrays = {"promise": self.promise, "spoken": self.spoken, "state": self.state, "top": self.top}
+        if self.schedule.waits:
+            arrays["reads"] = self.reads
         arrays |= {
             "head": self.head,
             "tail": self.tail,
@@ -144,6 +176,7 @@ class Staircases:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Take over a snapshot made under the same schedule."""
         names = ("promise", "spoken", "state", "top", "head", "tail", "cursor")
+        self.reads[:] = snapshot.get("reads", MIN_TIME)
         targets = [getattr(self, name) for name in names] + list(self.schedule.counted[-2:])
         for name, target in zip((*names, "seen", "memory"), targets, strict=True):
             if np.shape(snapshot[name]) != target.shape:
