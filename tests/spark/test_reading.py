@@ -22,7 +22,10 @@ from headrace.plan.windows import Sliding
 from headrace.runtimes.spark.answers import Outlet
 from headrace.runtimes.spark.notes import LATE, RESULT
 from headrace.runtimes.spark.reading import ALL, LIMITED, WITHHELD
+from headrace.time.bounds import NEVER, Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.skew import Pair, SkewMatrix
 from tests.spark.simulated import Cluster, MicroBatch, embedded_instants, on_spark
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -101,7 +104,7 @@ def counted(names: tuple[str, ...]) -> Plan:
     return RStream(SlidingAggregate(below, ("k",), calls, Sliding(10, 10), ("w0", "w1")), 10)
 
 
-PROMISES = st.sampled_from(["latency", "latency and disorder", "skew"])
+PROMISES = st.sampled_from(["latency", "latency and disorder", "skew", "between", "between, by tuples"])
 
 
 def promise(kind: str, bound: int) -> Promise:
@@ -112,6 +115,19 @@ def promise(kind: str, bound: int) -> Promise:
         "skew": SkewPromise(2 * bound),
     }
     return made[kind]
+
+
+def inputs_of(kind: str, bound: int, names: tuple[str, ...], rules: Rules) -> Inputs:
+    """What is known of the streams: each by itself, or what rows of one say of the others."""
+    by_stream = dict.fromkeys(names, rules)
+    if not kind.startswith("between"):
+        return Inputs(promises={n: promise(kind, bound) for n in names}, rules=by_stream)
+    pairs = [(0, bound), (bound, 0)]
+    if "tuples" in kind:
+        pairs = [Pair.tuples(2, bound), (2 * bound, 0)]
+    skew = SkewMatrix.of(names, {(a, b): pairs for a in names for b in names})
+    generator = HeartbeatGenerator(Bounds.of(skew, 0, NEVER))
+    return Inputs(generator.unordered(), rules=by_stream)
 
 
 @given(st.data())
@@ -132,7 +148,7 @@ def test_no_row_is_late_because_spark_is(data: st.DataObject) -> None:
     found = world(rng, rows, limits, once=data.draw(st.booleans()))
     event(f"{enforce}, {kind}, {sorted(set(takes.values()))}, told {told}")
     rules = Rules(disordered=True, enforce=enforce)
-    inputs = Inputs(promises={n: promise(kind, bound) for n in names}, rules=dict.fromkeys(names, rules))
+    inputs = inputs_of(kind, bound, names, rules)
     plan, cluster = counted(names), Cluster(random.Random(rng.random()))
     outlet = data.draw(st.sampled_from([Outlet("__t"), Outlet("__t", kinds=frozenset((RESULT,)))]))
     outcome = on_spark(

@@ -41,17 +41,50 @@ late = "late.jsonl"
 """
 
 
+BETWEEN = '''
+[pipeline]
+name = "live"
+runtime = "embedded"
+checkpoint = "state"
+clock = "system"
+[streams.s]
+source = { path = "rows.jsonl", follow = true }
+schema = "at TIMESTAMP, k BIGINT"
+time = "at"
+enforcement = "ENFORCE"
+[streams.other]
+source = { path = "other.jsonl", follow = true }
+schema = "at TIMESTAMP, k BIGINT"
+time = "at"
+enforcement = "ENFORCE"
+[skew]
+bounds = [
+    { of = "s", on = "s", pairs = [["0 s", "6 s"], ["6 s", 0]] },
+    { of = "s", on = "other", pairs = [["0 s", "6 s"], ["6 s", 0]] },
+    { of = "other", on = "s", pairs = [["0 s", "6 s"], ["6 s", 0]] },
+    { of = "other", on = "other", pairs = [["0 s", "6 s"], ["6 s", 0]] },
+]
+[[queries]]
+name = "q"
+sql = """
+SELECT k, count(*) AS n
+FROM (SELECT * FROM s UNION ALL SELECT * FROM other) [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k"""
+sink = "answers.jsonl"
+late = "late.jsonl"
+'''
+
+
 @dataclass
 class World:
-    """A file that others write to, and a run that reads it when it is up."""
+    """Files that others write to, and a run that reads them when it is up."""
 
     home: Path
     clock: int = 1_000
 
-    def write(self, times: list[int]) -> None:
-        """Rows reach the file now."""
+    def write(self, times: list[int], stream: str = "rows") -> None:
+        """Rows reach a file now."""
         rows = ({"at": datetime.fromtimestamp(t, UTC).isoformat(), "k": t % 2} for t in times)
-        with (self.home / "rows.jsonl").open("a") as file:
+        with (self.home / f"{stream}.jsonl").open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def run(self, seconds: int) -> Any:
@@ -94,6 +127,34 @@ def test_rows_that_wait_while_nobody_reads_are_not_late(folder: Path, seed: int,
         assert result.progress.streams["s"].rows_late == 0
     result = world.run(60)
     assert result.progress.streams["s"].rows_late == 0
+    assert world.counted() == written
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["strict", "admit"]))
+def test_rows_of_one_stream_do_not_judge_those_of_another_that_wait(
+    folder: Path, seed: int, enforce: str
+) -> None:
+    """Of two streams that vouch for each other one is silent for a while, and nobody reads now and then."""
+    rng = random.Random(seed)
+    home = Path(tempfile.mkdtemp(dir=folder))
+    (home / "pipeline.toml").write_text(BETWEEN.replace("ENFORCE", enforce))
+    for name in ("rows", "other"):
+        (home / f"{name}.jsonl").touch()
+    world, written = World(home), 0
+    for _ in range(rng.randint(1, 3)):
+        silent = rng.choice(["rows", "other", ""])
+        for _ in range(rng.randint(0, 30)):
+            world.clock += rng.choice((0, 0, 1))
+            for name in ("rows", "other"):
+                if name != silent:
+                    world.write([world.clock - rng.randint(0, BOUND)], name)
+                    written += 1
+        result = world.run(rng.randint(2, 25))
+        assert {each.rows_late for each in result.progress.streams.values()} == {0}
+    world.clock += 1
+    world.write([world.clock + 60, world.clock + 60])  # two rows, that come out with nothing
+    result = world.run(30)
+    assert {each.rows_late for each in result.progress.streams.values()} == {0}
     assert world.counted() == written
 
 
