@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.expressions.bound import Call, Datum, Vector
+from headrace.expressions.growth import guarded, refuse_total
 
 TRUE = pa.scalar(True)
 FALSE = pa.scalar(False)
@@ -107,9 +108,21 @@ def rowwise(call: Call) -> Vector:
     def run(*args: Datum) -> pa.Array:
         length = max((len(each) for each in args if isinstance(each, pa.Array)), default=1)
         columns = [pylist(each, length) for each in args]
+        if kernel.growth is not None:
+            return pa.array(_bounded(call, columns), of)
         return pa.array([kernel.row(of, row) for row in zip(*columns, strict=True)], of)
 
     return run
+
+
+def _bounded(call: Call, columns: list[list[Any]]) -> Iterator[Any]:
+    """The values of a kernel that makes long texts, as long as all of them fit."""
+    total = 0
+    for row in zip(*columns, strict=True):
+        value = call.kernel.row(call.type, row)
+        total += 0 if value is None else len(value)
+        refuse_total(call.kernel.name, total, len(columns[0]))
+        yield value
 
 
 def pylist(datum: Datum, length: int) -> list[Any]:
@@ -122,7 +135,8 @@ def pylist(datum: Datum, length: int) -> list[Any]:
 
 def vector(call: Call) -> Vector:
     """The compiled half of a call."""
-    return (call.kernel.lower or rowwise)(call)
+    run, growth = (call.kernel.lower or rowwise)(call), call.kernel.growth
+    return run if growth is None else guarded(call.kernel.name, growth, run)
 
 
 _if_else = function("if_else")

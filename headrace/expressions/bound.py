@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.expressions.growth import LONGEST, Growth, refuse_constant
+
 Datum = Any
 """A `pa.Array`, or a `pa.Scalar` that stands for a column of equal values."""
 
@@ -56,7 +58,8 @@ class Kernel:
     `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once;
     None means that the operation runs row by row (`arrow.rowwise`). Both are total: what has no value is
     NULL, nothing raises. A `strict` kernel gives NULL as soon as one argument is NULL, and its naive half
-    never sees one. `given` is what it was made with besides its arguments.
+    never sees one. `given` is what it was made with besides its arguments. `growth` says how long the texts
+    are that it makes, if they can be much longer than its arguments: what is too long is NULL.
     """
 
     name: str
@@ -65,10 +68,13 @@ class Kernel:
     strict: bool = True
     folds: bool = field(default=True)
     given: Any = None
+    growth: Growth | None = None
 
     def row(self, of: pa.DataType, values: tuple[Any, ...]) -> Any:
         """The naive value on one row."""
         if self.strict and None in values:
+            return None
+        if self.growth is not None and self.growth.of_row(*values) > LONGEST:
             return None
         return self.naive(of, *values)
 
@@ -78,6 +84,9 @@ def call(kernel: Kernel, args: tuple[Bound, ...], of: pa.DataType) -> Bound:
     constants = [each.value for each in args if isinstance(each, Constant)]
     if kernel.strict and any(value is None for value in constants):
         return Constant(None, of)
+    if kernel.growth is not None:
+        known = (each.value if isinstance(each, Constant) else None for each in args)
+        refuse_constant(kernel.name, kernel.growth.of_row(*known))
     if kernel.folds and len(constants) == len(args):
         return Constant(kernel.row(of, tuple(constants)), of)
     return Call(kernel, args, of)

@@ -13,6 +13,7 @@ class Code(StrEnum):
     STATEMENT = "HR-Q003"
     TOO_DEEP = "HR-Q004"
     ONE_QUERY = "HR-Q005"
+    TOO_LONG = "HR-Q006"
 
     UNKNOWN_STREAM = "HR-Q010"
     UNKNOWN_COLUMN = "HR-Q011"

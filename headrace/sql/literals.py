@@ -16,7 +16,7 @@ from headrace.sql.place import fail
 DIGITS: Final = 38
 WHOLE: Final = re.compile(r"[0-9]+", re.ASCII)
 FRACTION: Final = re.compile(r"[0-9]*\.[0-9]*", re.ASCII)
-FLOAT: Final = re.compile(r"[0-9]*\.?[0-9]*[eE][+-]?[0-9]+", re.ASCII)
+FLOAT: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]+", re.ASCII)
 
 
 def literal(node: exp.Literal) -> Expression:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -54,6 +54,10 @@ def reporting(text: str) -> Iterator[None]:
         raise SqlError(Code.TOO_DEEP, "the query is nested too deeply", hint=hint) from None
 
 
+SHOWN: Final = 400
+"""Characters of a line that an error quotes, around its place."""
+
+
 def error_at(text: str, code: Code, message: str, span: Span | None, hint: str) -> SqlError:
     """The error, with the line quoted if the place is known."""
     if span is None:
@@ -61,8 +65,10 @@ def error_at(text: str, code: Code, message: str, span: Span | None, hint: str) 
     start = min(max(span.start, 0), len(text))
     begin = text.rfind("\n", 0, start) + 1
     line = text[begin:].split("\n", 1)[0].rstrip("\r")
-    excerpt = f"  {line.replace(chr(9), ' ')}\n  {' ' * (start - begin)}{_carets(span, begin + len(line))}"
     number, column = text.count("\n", 0, start) + 1, start - begin + 1
+    cut = max(0, start - begin - SHOWN // 2) if len(line) > SHOWN else 0
+    line = line[cut : cut + SHOWN].replace("\t", " ")
+    excerpt = f"  {line}\n  {' ' * (start - begin - cut)}{_carets(span, begin + cut + len(line))}"
     return SqlError(code, message, line=number, column=column, excerpt=excerpt, hint=hint)
 
 

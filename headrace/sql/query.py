@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from sqlglot import exp
 
@@ -81,6 +82,10 @@ class Query:
         return self.explain()._repr_html_()
 
 
+LONGEST: Final = 1 << 18
+"""Characters of a query: as many as are read within seconds."""
+
+
 def query(
     text: str,
     streams: Streams | Catalog = (),
@@ -147,6 +152,9 @@ def _run(text: str, catalog: Catalog) -> list[exp.Expr]:
 def _checked(text: object) -> str:
     if not isinstance(text, str):
         raise SqlError(Code.SYNTAX, f"a query is text, not {type(text).__name__}")
+    if len(text) > LONGEST:
+        message = f"the text has {len(text):,} characters; the limit is {LONGEST:,}"
+        raise SqlError(Code.TOO_LONG, message, hint="put long lists of values into a table, and join with it")
     return text
 
 

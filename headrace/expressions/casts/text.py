@@ -28,7 +28,7 @@ WORDS: Final = {
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
 INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 COMMON_FLOAT: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 

@@ -1,14 +1,15 @@
 """Functions that take strings apart: `split_part`, `regexp_extract` and `regexp_count`.
 
-Regular expressions are Python's. They run row by row, but once for each distinct text of a batch.
+Regular expressions are RE2's, as in Arrow: the time they take grows with the text and no faster, whatever the
+pattern. A pattern that is data goes row by row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import ExpressionError
 from headrace.expressions import arrow
-from headrace.expressions.bound import Bound, Call, Constant, Kernel, Vector, call
+from headrace.expressions.bound import Bound, Constant, Kernel, Vector, call
 from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Rewrite, Typing, takes
 from headrace.expressions.functions.text import constants
 from headrace.expressions.scope import Rule
@@ -49,56 +50,111 @@ def _splitting(delimiter: str, number: int) -> Vector | None:
     return run
 
 
-@lru_cache(maxsize=256)
-def _regex(pattern: str) -> re.Pattern[str] | None:
+class NotRegular(Exception):
+    """A pattern that RE2 does not take; says why."""
+
+
+@lru_cache(maxsize=1024)
+def _groups(pattern: str) -> int:
+    """How many groups a pattern has; raises `NotRegular` if it is none."""
     try:
-        return re.compile(pattern)
-    except re.error:
-        return None
+        MATCH((EMPTY,), pc.MatchSubstringOptions(pattern))
+    except pa.ArrowInvalid as error:
+        raise NotRegular(str(error).removeprefix("Invalid regular expression: ").splitlines()[0]) from None
+    return sum(1 for _ in _openings(pattern))
 
 
-def _extract(of: pa.DataType, text: str, pattern: str, group: int = 1) -> str | None:
+def _openings(pattern: str) -> Iterator[tuple[int, int]]:
+    """Where each group that captures begins: its bracket, and the text in it."""
+    at, in_class = 0, False
+    while at < len(pattern):
+        if pattern.startswith(r"\Q", at):
+            end = pattern.find(r"\E", at)
+            at = len(pattern) if end < 0 else end + 2
+        elif pattern[at] == "\\":
+            at += 2
+        elif in_class:
+            end = pattern.find(":]", at) if pattern.startswith("[:", at) else -1
+            in_class = end >= 0 or pattern[at] != "]"
+            at = end + 2 if end >= 0 else at + 1
+        elif pattern[at] == "[":
+            in_class = True
+            at += 1 + pattern.startswith("^", at + 1)
+            # A bracket that comes first in a class stands for itself.
+            at += pattern.startswith("]", at)
+        elif pattern[at] == "(":
+            named = NAMED.match(pattern, at)
+            if named or not pattern.startswith("(?", at):
+                yield at, named.end() if named else at + 1
+            at += 1
+        else:
+            at += 1
+
+
+@lru_cache(maxsize=1024)
+def _only(pattern: str, group: int) -> str:
+    """The pattern with no group that captures but one, which is called `g`; 0 is the whole."""
+    parts, done = [], 0
+    for number, (begin, end) in enumerate(_openings(pattern), 1):
+        parts += [pattern[done:begin], "(?P<g>" if number == group else "(?:"]
+        done = end
+    inner = "".join([*parts, pattern[done:]])
+    return f"(?P<g>{inner})" if group == 0 else inner
+
+
+def _extracting(pattern: str, group: int = 1) -> Vector | None:
     """The group of the first match, empty where nothing matches; NULL for a group that does not exist."""
-    regex = _regex(pattern)
-    if regex is None or not 0 <= group <= regex.groups:
-        return None
-    found = regex.search(text)
-    return (found[group] or "") if found else ""
+    try:
+        known = 0 <= group <= _groups(pattern)
+    except NotRegular:
+        known = False
+    if not known:
+        return lambda texts: pa.nulls(len(texts), pa.string())
+    find = arrow.function("extract_regex", pc.ExtractRegexOptions(_only(pattern, group)))
 
-
-def _count(of: pa.DataType, text: str, pattern: str) -> int | None:
-    """How many matches there are that do not overlap."""
-    regex = _regex(pattern)
-    return None if regex is None else sum(1 for _ in regex.finditer(text))
-
-
-def _distinct(call: Call) -> Vector:
-    """Each distinct text once, where all else is constant."""
-    careful, take = arrow.rowwise(call), arrow.function("take")
-    if not all(isinstance(each, Constant) for each in call.args[1:]):
-        return careful
-
-    def run(texts: pa.Array, *rest: pa.Scalar) -> pa.Array:
-        encoded = texts.dictionary_encode()
-        return take(careful(encoded.dictionary, *rest), encoded.indices)
+    def run(texts: pa.Array) -> pa.Array:
+        found = find(texts)
+        return pc.if_else(pc.is_null(texts), pa.scalar(None, pa.string()), found.field("g"))
 
     return run
 
 
-def _counting(call: Call) -> Vector:
-    """Arrow counts what is no more than a few letters or digits."""
-    pattern = call.args[1]
-    if not isinstance(pattern, Constant) or not PLAIN.fullmatch(pattern.value):
-        return _distinct(call)
-    run = arrow.function("count_substring", pc.MatchSubstringOptions(pattern.value))
-    return lambda texts, _: run(texts)
+def _counting(pattern: str) -> Vector | None:
+    """How many matches there are: each is marked, and the marks are counted.
+
+    Arrow's own count takes the text behind a match for a text of its own, in which `^` matches again.
+    """
+    try:
+        _groups(pattern)
+    except NotRegular:
+        return lambda texts: pa.nulls(len(texts), pa.int32())
+    mark = arrow.function("replace_substring_regex", pc.ReplaceSubstringOptions(pattern, "\\0" + MARK))
+    count = arrow.function("count_substring", pc.MatchSubstringOptions(MARK))
+    minus = arrow.function("subtract")
+    return lambda texts: minus(count(mark(texts)), count(texts))
 
 
-PLAIN: Final = re.compile("[A-Za-z0-9]+")
-EXTRACT: Final = Kernel("regexp_extract", _extract, _distinct)
+def _naive(prepare: Callable[..., Vector | None]) -> Callable[..., Any]:
+    """One row by itself. RE2 does it here too: patterns may be data, and Python's matching takes for ever."""
+
+    def one(of: pa.DataType, text: str, *rest: Any) -> Any:
+        run = prepare(*rest)
+        return None if run is None else run(pa.array([text], pa.string()))[0].as_py()
+
+    return one
+
+
+MARK: Final = "\x01"
+MATCH: Final = pc.get_function("match_substring_regex").call
+EMPTY: Final = pa.array([""])
+NAMED: Final = re.compile(r"\(\?P?<[A-Za-z_][A-Za-z0-9_]*>")
+EXTRACT: Final = Kernel("regexp_extract", _naive(_extracting), constants(_extracting))
 EXTRACT_TYPES: Final = takes(TEXT, TEXT, WHOLE, gives=pa.string())
-COUNT: Final = Kernel("regexp_count", _count, _counting)
+COUNT: Final = Kernel("regexp_count", _naive(_counting), constants(_counting))
 COUNT_TYPES: Final = takes(TEXT, TEXT, gives=pa.int32())
+HINT: Final = (
+    "RE2's syntax: without lookaround, backreferences and possessive repetition (docs/cql/expressions.md)"
+)
 
 
 def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
@@ -106,9 +162,12 @@ def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
 
     def rewrite(*args: Bound) -> Bound:
         pattern = args[1]
-        if isinstance(pattern, Constant) and isinstance(pattern.value, str) and _regex(pattern.value) is None:
-            message = f"{pattern.value!r} is no regular expression"
-            raise ExpressionError("HR-E012", message, hint="Python's syntax")
+        if isinstance(pattern, Constant) and isinstance(pattern.value, str):
+            try:
+                _groups(pattern.value)
+            except NotRegular as error:
+                message = f"{pattern.value!r} is not a regular expression here: {error}"
+                raise ExpressionError("HR-E012", message, hint=HINT) from None
         return call(kernel, *typing(kernel.name, args))
 
     return rewrite

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.expressions import arrow
 from headrace.expressions.bound import Call, Constant, Kernel, Vector
 from headrace.expressions.functions.rule import TEXT, WHOLE, FunctionRule, Typing, as_text, takes
+from headrace.expressions.growth import LONGEST, Growth, Sizes, column, lengths, numbers, utf8_size
 from headrace.expressions.scope import Rule
 
 STRING: Final = takes(TEXT, gives=pa.string())
@@ -34,8 +35,17 @@ def constants(prepare: Callable[..., Vector | None]) -> Callable[[Call], Vector]
     return lower
 
 
-def _row(name: str, naive: Any, lower: Any, typing: Typing = STRING, least: int = 1, most: int = 1) -> Rule:
-    return FunctionRule(name, typing, Kernel(name, lambda of, *values: naive(*values), lower), least, most)
+def _row(
+    name: str,
+    naive: Any,
+    lower: Any,
+    typing: Typing = STRING,
+    least: int = 1,
+    most: int = 1,
+    growth: Growth | None = None,
+) -> Rule:
+    kernel = Kernel(name, lambda of, *values: naive(*values), lower, growth=growth)
+    return FunctionRule(name, typing, kernel, least, most)
 
 
 def _ascii(name: str) -> Callable[[Call], Vector]:
@@ -121,6 +131,54 @@ def _length(call: Call) -> Vector:
     return arrow.function("utf8_length")
 
 
+# --- how long texts become
+
+
+def _padded_size(text: str | None, width: int | None, pad: str | None = " ") -> int:
+    return max(0, width or 0) * _widest(pad) + utf8_size(text) if pad else utf8_size(text)
+
+
+def _padded_sizes(texts: Any, widths: Any, pads: Any = None) -> Sizes:
+    pad = WIDEST if isinstance(pads, pa.Array) else _widest(" " if pads is None else pads.as_py())
+    width = np.minimum(np.maximum(numbers(widths), 0), 1 << 40)
+    return column(width * pad + lengths(texts), texts, widths, pads)
+
+
+def _widest(pad: str | None) -> int:
+    """Bytes of the widest character of a text."""
+    return 1 if not pad or pad.isascii() else WIDEST
+
+
+def _replaced_size(text: str | None, search: str | None, replacement: str | None = "") -> int:
+    if not text or not search:
+        return utf8_size(text)
+    return utf8_size(text) + text.count(search) * utf8_size(replacement)
+
+
+def _replaced_sizes(texts: Any, searches: Any, replacements: Any = None) -> Sizes:
+    """Empty where results are made, and looked at, row by row."""
+    search = searches.as_py() if isinstance(searches, pa.Scalar) else None
+    if not isinstance(texts, pa.Array) or not search or isinstance(replacements, pa.Array):
+        return NONE
+    longer = 0 if replacements is None else lengths(replacements)
+    if texts.nbytes * (1 + longer) <= LONGEST:
+        return NONE
+    found = pc.fill_null(pc.count_substring(texts, search), 0).to_numpy(zero_copy_only=False)
+    return column(lengths(texts) + found.astype(np.int64) * longer, texts)
+
+
+def _joined_sizes(*texts: Any) -> Sizes:
+    if all(isinstance(each, pa.Array) for each in texts) and sum(each.nbytes for each in texts) <= LONGEST:
+        return NONE
+    return column(sum(lengths(each) for each in texts), *texts)
+
+
+NONE: Final = np.zeros(0, np.int64)
+WIDEST: Final = 4
+PADDED: Final = Growth(_padded_size, _padded_sizes)
+REPLACED: Final = Growth(_replaced_size, _replaced_sizes)
+JOINED: Final = Growth(lambda *texts: sum(utf8_size(each) for each in texts), _joined_sizes)
+
 ROWS: Final[tuple[Rule, ...]] = (
     _row("upper", str.upper, _ascii("ascii_upper")),
     _row("lower", str.lower, _ascii("ascii_lower")),
@@ -133,14 +191,30 @@ ROWS: Final[tuple[Rule, ...]] = (
     FunctionRule(
         "concat",
         takes(as_text, gives=pa.string()),
-        Kernel("concat", lambda of, *texts: "".join(texts), _concat),
+        Kernel("concat", lambda of, *texts: "".join(texts), _concat, growth=JOINED),
         1,
         None,
     ),
-    _row("replace", _replace, constants(_replacing), STRING, 2, 3),
+    _row("replace", _replace, constants(_replacing), STRING, 2, 3, REPLACED),
     _row("starts_with", str.startswith, constants(_matching("starts_with")), TEST, 2, 2),
     _row("ends_with", str.endswith, constants(_matching("ends_with")), TEST, 2, 2),
     _row("contains", lambda text, part: part in text, constants(_matching("match_substring")), TEST, 2, 2),
-    _row("lpad", _lpad, constants(_padded("utf8_lpad")), takes(TEXT, WHOLE, TEXT, gives=pa.string()), 2, 3),
-    _row("rpad", _rpad, constants(_padded("utf8_rpad")), takes(TEXT, WHOLE, TEXT, gives=pa.string()), 2, 3),
+    _row(
+        "lpad",
+        _lpad,
+        constants(_padded("utf8_lpad")),
+        takes(TEXT, WHOLE, TEXT, gives=pa.string()),
+        2,
+        3,
+        PADDED,
+    ),
+    _row(
+        "rpad",
+        _rpad,
+        constants(_padded("utf8_rpad")),
+        takes(TEXT, WHOLE, TEXT, gives=pa.string()),
+        2,
+        3,
+        PADDED,
+    ),
 )
