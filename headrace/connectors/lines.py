@@ -16,6 +16,8 @@ LONGEST: Final = 8 << 20
 
 CUT: Final = b"\x18\n"
 """What stands for the missing end of a line that a connection broke off: ASCII's CANCEL, and a line end."""
+LONG: Final = b"\x19\n"
+"""What stands for the end of a line that was too long, behind CUT's sign and the reason."""
 
 MARK: Final = b"\xef\xbb\xbf"
 """What some programs put at the beginning of a file in UTF-8; it is not part of the first line."""
@@ -90,15 +92,34 @@ def too_long(head: bytes, size: int) -> Bad:
     return Bad(Code.TOO_LONG, f"a line of {size} bytes", shown(head[:4096]))
 
 
+def too_long_mark(reason: str) -> bytes:
+    """What stands for the end of a line of which only the beginning was kept."""
+    return CUT[:1] + reason.encode() + LONG
+
+
 def without_cut(lines: bytes) -> tuple[bytes, list[Bad]]:
     """Lines without those that were broken off; half a line may look like a row, and is none."""
-    if CUT not in lines:
+    if CUT not in lines and LONG not in lines:
+        return lines, []
+    whole, bad = [], []
+    for line in lines.split(b"\n"):
+        if line.endswith(LONG[:1]):
+            head, _, reason = line[:-1].rpartition(CUT[:1])
+            bad.append(Bad(Code.TOO_LONG, shown(reason), shown(head)))
+        elif not line.endswith(CUT[:1]):
+            whole.append(line)
+        elif len(line) > 1:
+            bad.append(Bad(Code.CUT, "the connection ended within the line", shown(line[:-1])))
+    return b"\n".join(whole), bad
+
+
+def without_long(lines: bytes, longest: int) -> tuple[bytes, list[Bad]]:
+    """Whole lines without those that are too long, which came in one piece."""
+    if len(lines) <= longest:
         return lines, []
     each = lines.split(b"\n")
-    broken = [line[:-1] for line in each if line.endswith(CUT[:1])]
-    whole = [line for line in each if not line.endswith(CUT[:1])]
-    bad = [Bad(Code.CUT, "the connection ended within the line", shown(line)) for line in broken if line]
-    return b"\n".join(whole), bad
+    bad = [too_long(line, len(line)) for line in each if len(line) > longest]
+    return (b"\n".join(line for line in each if len(line) <= longest), bad) if bad else (lines, [])
 
 
 def is_utf8(lines: bytes) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -17,9 +16,8 @@ from headrace.connectors.contract import Bad, Block, Position, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.formats import Format, decoder
 from headrace.connectors.json_lines import JsonLines
-from headrace.connectors.lines import CUT, without_cut
+from headrace.connectors.lines import without_cut, without_long
 from headrace.connectors.spool import Spool
-from headrace.errors import ConnectorError
 from headrace.schema import Schema
 
 CHUNK: Final = 1 << 16
@@ -29,7 +27,7 @@ BLOCK: Final = 1 << 20
 class Wire(Protocol):
     """Bytes that come; `receive` gives None for nothing now and b"" for nothing ever.
 
-    A connection that ends gives `CUT`: whatever came after its last line end is not a row.
+    A connection that ends gives `lines.CUT`: whatever came after its last line end is not a row.
     """
 
     def receive(self) -> bytes | None: ...
@@ -165,6 +163,8 @@ class LiveLines:
 
     def _decode(self, lines: bytes) -> Block:
         lines, bad = without_cut(lines)
+        lines, long = without_long(lines, self.how.longest)
+        bad += long
         if self._decoder is None and lines:
             first, _, lines = lines.partition(b"\n")
             names = header(first, self.how.delimiter, self.how.longest)
@@ -215,74 +215,3 @@ class StandardInput:
 
     def close(self) -> None:
         return None
-
-
-class TcpClient:
-    """The bytes that a server sends, as Spark's socket source has them."""
-
-    def __init__(self, host: str, port: int) -> None:
-        try:
-            self._socket = socket.create_connection((host, port), timeout=10)
-        except OSError as error:
-            raise ConnectorError(
-                "HR-C004",
-                f"cannot connect: {error}",
-                place=f"{host}:{port}",
-                hint="start the server first; or set listen = true to be the server",
-            ) from None
-        self._socket.setblocking(False)
-        self._ended = False
-
-    def receive(self) -> bytes | None:
-        if self._ended:
-            return b""
-        try:
-            data = self._socket.recv(CHUNK)
-        except BlockingIOError:
-            return None
-        except ConnectionError:
-            data = b""
-        self._ended = not data
-        return data or CUT
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-class TcpServer:
-    """The bytes that clients send, one client after the other; it never ends by itself."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._server = socket.create_server((host, port))
-        self._server.setblocking(False)
-        self._client: socket.socket | None = None
-
-    @property
-    def port(self) -> int:
-        """The port it listens on; chosen by the system where 0 was asked for."""
-        return int(self._server.getsockname()[1])
-
-    def receive(self) -> bytes | None:
-        try:
-            if self._client is None:
-                self._client, _ = self._server.accept()
-                self._client.setblocking(False)
-            data = self._client.recv(CHUNK)
-        except BlockingIOError:
-            return None
-        except ConnectionError:
-            data = b""
-        if data:
-            return data
-        self._hang_up()
-        return CUT
-
-    def _hang_up(self) -> None:
-        """The client has gone."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def close(self) -> None:
-        self._hang_up()
-        self._server.close()

@@ -103,6 +103,9 @@ class TcpFrom(LinesFrom):
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65_535)
     listen: bool = False
+    max_clients: int = Field(default=64, ge=1)
+    idle_timeout: Length = "5 minutes"
+    max_pending: int = Field(default=64 << 20, ge=1)
 
 
 class StdinFrom(LinesFrom):

@@ -12,15 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Bad, Source
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import Format
-from headrace.connectors.live import Assembler, LiveLines, StandardInput, TcpClient, TcpServer
+from headrace.connectors.live import Assembler, LiveLines, StandardInput
 from headrace.connectors.nexmark import STREAMS, NexmarkGenerator
 from headrace.connectors.nexmark.source import NexmarkSource
 from headrace.connectors.poisson import PoissonSource
+from headrace.connectors.tcp import Limits, TcpClient, TcpServer
 from headrace.errors import HeadraceError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -228,6 +231,125 @@ def test_a_header_cut_by_a_disconnect_names_no_columns() -> None:
     rows, bad = all_of(source, 2)
     source.close()
     assert (rows, [each.raw for each in bad]) == ([1], ["k,"])
+
+
+def sent(wire: TcpServer, *texts: bytes) -> list[socket.socket]:
+    """Clients that stay connected, each with what it said."""
+    clients = [socket.create_connection(("127.0.0.1", wire.port)) for _ in texts]
+    for client, text in zip(clients, texts, strict=True):
+        client.sendall(text)
+    return clients
+
+
+def test_a_client_that_says_nothing_holds_nobody_up() -> None:
+    """Defect 9: one client was served at a time, and it was waited for without end."""
+    wire = TcpServer("127.0.0.1", 0)
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
+    clients = sent(wire, b"", b"1,", b"2,a\n", b"3,b\n4,")
+    assert received(source, 2) == [{"k": 2, "v": "a"}, {"k": 3, "v": "b"}]
+    clients[1].sendall(b"x\n")
+    assert received(source, 1) == [{"k": 1, "v": "x"}]
+    clients[3].sendall(b"y\n")
+    assert received(source, 1) == [{"k": 4, "v": "y"}]
+    for client in clients:
+        client.close()
+    source.close()
+
+
+@given(
+    texts=st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=4),
+    cuts=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=40),
+)
+def test_lines_of_several_clients_are_never_mixed(
+    texts: list[list[int]], cuts: list[tuple[int, int]]
+) -> None:
+    """Whatever the pieces in which they come, and by turns."""
+    wire = TcpServer("127.0.0.1", 0)
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
+    left = [b"".join(b"%d,%d\n" % (n, k) for k in text) for n, text in enumerate(texts)]
+    clients = sent(wire, *(b"" for _ in left))
+    rows: list[dict[str, Any]] = []
+    for who, size in [*cuts, *((n, 1000) for n in range(len(left)))]:
+        n = who % len(left)
+        clients[n].sendall(left[n][:size])
+        left[n] = left[n][size:]
+        block = source.read()
+        rows += block.data.to_pylist() if block else []
+        assert not block or not block.bad
+    rows += received(source, sum(map(len, texts)) - len(rows))
+    for client in clients:
+        client.close()
+    source.close()
+    for n, text in enumerate(texts):
+        assert [row["v"] for row in rows if row["k"] == n] == [str(k) for k in text]
+
+
+def test_a_client_that_is_silent_for_long_gives_way_to_one_that_waits() -> None:
+    now = [0.0]
+    wire = TcpServer("127.0.0.1", 0, Limits(clients=2, idle=60), lambda: now[0])
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
+    clients = sent(wire, b"1,", b"2,a\n")
+    assert received(source, 1) == [{"k": 2, "v": "a"}]
+    clients += sent(wire, b"3,c\n")
+    now[0] = 59
+    clients[1].sendall(b"2,b\n")
+    assert received(source, 1) == [{"k": 2, "v": "b"}]
+    assert wire.clients == 2
+    now[0] = 61
+    rows, bad = all_of(source, 2)
+    assert rows == [3]
+    assert [(each.code, each.raw) for each in bad] == [("HR-R109", "1,")]
+    for client in clients:
+        client.close()
+    source.close()
+
+
+def test_a_line_of_a_client_that_is_too_long_is_rejected_with_its_beginning() -> None:
+    wire = TcpServer("127.0.0.1", 0, Limits(line=100_000))
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False, longest=100_000), bounded=False)
+    clients = sent(wire, b"1," + b"x" * 300_000 + b"\n2,b\n", b"3,c\n")
+    rows, (bad,) = all_of(source, 3)
+    assert sorted(rows) == [2, 3]
+    assert (bad.code, bad.reason) == ("HR-R104", "a line of 300002 bytes")
+    assert bad.raw.startswith("1,xxx")
+    assert len(bad.raw) < 1100
+    for client in clients:
+        client.close()
+    source.close()
+
+
+def test_unfinished_lines_of_all_clients_together_are_bounded() -> None:
+    wire = TcpServer("127.0.0.1", 0, Limits(pending=150_000))
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False), bounded=False)
+    clients = sent(wire, *(b"%d," % n + b"x" * 60_000 for n in range(4)))
+    for _ in range(1000):
+        assert source.read() is None
+    for client in clients:
+        client.sendall(b"\n")
+    rows, bad = all_of(source, 4)
+    assert len(rows) == 2
+    assert all(each.code == "HR-R104" and "all clients" in each.reason for each in bad)
+    for client in clients:
+        client.close()
+    source.close()
+
+
+def test_a_short_limit_counts_for_lines_that_come_in_one_piece() -> None:
+    wire = TcpServer("127.0.0.1", 0, Limits(line=10))
+    source = LiveLines(wire, SCHEMA, Format("csv", header=False, longest=10), bounded=False)
+    (client,) = sent(wire, b"1,a\n2," + b"x" * 50 + b"\n3,c\n")
+    rows, bad = all_of(source, 3)
+    client.close()
+    source.close()
+    assert rows == [1, 3]
+    assert [each.reason for each in bad] == ["a line of 52 bytes"]
+
+
+def test_a_port_that_is_taken_is_an_error_with_a_hint() -> None:
+    wire = TcpServer("127.0.0.1", 0)
+    with pytest.raises(HeadraceError, match="HR-C005"):
+        TcpServer("127.0.0.1", wire.port)
+    wire.close()
 
 
 def test_nobody_listening_is_an_error_with_a_hint() -> None:

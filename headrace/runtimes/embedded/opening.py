@@ -14,13 +14,14 @@ from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Sink, Source
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import SUFFIXES, Format
-from headrace.connectors.live import LiveLines, StandardInput, TcpClient, TcpServer
+from headrace.connectors.live import LiveLines, StandardInput
 from headrace.connectors.nexmark import Laws, NexmarkGenerator
 from headrace.connectors.nexmark.source import NexmarkSource
 from headrace.connectors.poisson import PoissonSource
 from headrace.connectors.shelf import DirectoryShelf
 from headrace.connectors.sinks import WRITERS, FileSink, NoSink, PartsSink, StandardOutput
 from headrace.connectors.spool import Spool
+from headrace.connectors.tcp import Limits, TcpClient, TcpServer
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline import spec as file
@@ -240,7 +241,13 @@ def _instant(written: str | int) -> int:
 
 def _tcp(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
-    wire = TcpServer(spec.host, spec.port) if spec.listen else TcpClient(spec.host, spec.port)
+    wire: TcpServer | TcpClient
+    if spec.listen:
+        idle = ticks(spec.idle_timeout, 1_000_000) / 1_000_000
+        limits = Limits(spec.max_line, spec.max_clients, idle, spec.max_pending)
+        wire = TcpServer(spec.host, spec.port, limits)
+    else:
+        wire = TcpClient(spec.host, spec.port)
     return LiveLines(wire, schema, how_of(spec, spec.format), not spec.listen, _spool(opening, stream.name))
 
 
