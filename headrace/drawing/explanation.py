@@ -55,7 +55,7 @@ class Explanation(str):
         write = FORMATS.get(format)
         if write is None:
             hint = f"formats: {', '.join(FORMATS)}"
-            raise HeadraceError("HR-D001", f"nothing can be explained as {format!r}", hint=hint)
+            raise HeadraceError("HR-F024", f"nothing can be explained as {format!r}", hint=hint)
         found = super().__new__(cls, write(diagram, sections))
         found.diagram, found.sections = diagram, sections
         return found

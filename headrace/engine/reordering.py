@@ -144,7 +144,7 @@ def checked(order: Sequence[int], relations: int) -> tuple[int, ...]:
     """An order that names each relation once."""
     if sorted(order) != list(range(relations)):
         raise GraphError(
-            "HR-G015",
+            "HR-G021",
             f"{list(order)} is no order of {relations} relations",
             hint=f"each of 0 … {relations - 1} once",
         )

@@ -113,7 +113,7 @@ def ordered(clause: str, low: str, least: int, high: str, most: int) -> None:
     """Refuse bounds that leave nothing between them."""
     if least > most:
         raise PlanError(
-            "HR-P022",
+            "HR-P023",
             f"{clause} {low} {least} is more than {high} {most}",
             hint="write the smaller one first",
         )

@@ -1,4 +1,4 @@
-"""The codes of everything that can be wrong with a query text; `docs/cql/errors.md` has a line for each."""
+"""The codes of everything that can be wrong with a query text; headrace/error_codes.py has their meanings."""
 
 from __future__ import annotations
 

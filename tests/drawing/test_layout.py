@@ -129,7 +129,7 @@ def test_an_explanation_is_its_text_and_draws_itself_elsewhere() -> None:
 def test_a_format_that_is_none_is_refused() -> None:
     with pytest.raises(HeadraceError) as caught:
         Explanation(Diagram((), ()), (), "pdf")
-    assert caught.value.code == "HR-D001"
+    assert caught.value.code == "HR-F024"
     assert "mermaid" in caught.value.hint
 
 

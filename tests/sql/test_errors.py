@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from headrace.errors import HeadraceError, SqlError
 from headrace.sql import Code, query
 from tests.sql.running import STREAMS
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 CASES = [
     # text, code, what the carets are under, a part of the hint
@@ -284,11 +282,6 @@ def test_an_error_has_a_code_a_place_and_a_hint(text: str, code: Code, marked: s
 
 def test_every_code_is_shown_by_an_example() -> None:
     assert {code for _, code, *_ in CASES} | ELSEWHERE == set(Code)
-
-
-def test_every_code_has_a_line_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "cql" / "errors.md").read_text()
-    assert [code for code in Code if f"| {code} |" not in page] == []
 
 
 def test_an_error_reads_as_a_person_would_say_it() -> None:

@@ -191,7 +191,7 @@ class Runner:
                     raise failed
         except PySparkException as error:
             raise SparkError(
-                "HR-SP18",
+                "HR-SP30",
                 f"a query of the pipeline failed: {_gist(error)}",
                 place=self.pipeline.name,
                 hint="what was committed is safe; run it again to go on",
