@@ -13,6 +13,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-C002": "An input that was read in part is gone or was changed: a run cannot continue from there.",
         "HR-C003": "A generator cannot make the declared columns.",
         "HR-C004": "A TCP source cannot connect.",
+        "HR-C005": "A TCP source cannot listen on its address.",
         "HR-C010": "An output already exists and there is no checkpoint to continue from.",
         "HR-C011": "An output is shorter than what was committed, or a part of it is gone.",
         "HR-C012": "An output cannot be written.",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from headrace.errors import HeadraceError, SqlError
 from headrace.sql import Code, query
 from tests.sql.running import STREAMS
-
 
 CASES = [
     # text, code, what the carets are under, a part of the hint
