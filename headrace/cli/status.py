@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from headrace.cli.why import KILLED
+from headrace.connectors.locking import is_held
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress
@@ -50,16 +50,6 @@ def read(file: Path) -> dict[str, Any]:
             place=str(pipeline.path(checkpoint)),
             hint=f"headrace run {file}",
         ) from None
-    if status["state"] == "running" and not _runs(pipeline.path(checkpoint)):
+    if status["state"] == "running" and not is_held(pipeline.path(checkpoint)):
         status["state"] = KILLED
     return status
-
-
-def _runs(checkpoint: Path) -> bool:
-    """Whether a run holds the checkpoint."""
-    try:
-        with (checkpoint / "LOCK").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    return False

@@ -3,20 +3,40 @@
     spool/bids-00000000000000000000      the first bytes of stream bids
     spool/bids-00000000000000065536      those from offset 65,536 on
 
-A segment ends with each commit, and goes when no checkpoint that is kept begins before its end.
+A segment ends with each commit, and goes when no checkpoint that is kept begins before its end. It is made of
+frames: the length and checksum of some bytes, a checksum of these two and of the offset, and the bytes. So
+damage is noticed, also in a length, and told from the last frame of a run that was killed while it wrote:
+nothing of that one was used yet.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import struct
+import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from headrace.connectors import disk
 from headrace.connectors.lines import CUT
 from headrace.errors import ConnectorError, DurabilityError
+
+HEAD: Final = struct.Struct("<III")
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A file and its frames: of each the offset of its bytes in the stream, and its place in the file."""
+
+    path: Path
+    offsets: list[int]
+    places: list[int]
+    end: int
 
 
 class Spool:
@@ -28,68 +48,107 @@ class Spool:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
         self._file: BinaryIO | None = None
+        self._known: _Segment | None = None
         self.end = 0
 
     def clear(self) -> None:
         """Begin: whatever is there is of another run."""
-        for _, path in self._segments():
-            disk.current.unlink(path)
+        with self._saying("remove what an earlier run received"):
+            for _, path in self._segments():
+                disk.current.unlink(path)
 
     def resume(self, offset: int) -> None:
         """Go on after a run that was at `offset`. Its last line, if cut off, stays so: its wire is gone."""
-        segments = list(self._segments())
-        begin = self.end = segments[0][0] if segments else 0
-        for start, path in segments:
-            if start == self.end:
-                self.end += disk.current.size(path)
+        with self._saying("read what was received"):
+            segments = list(self._segments())
+            begin = self.end = segments[0][0] if segments else 0
+            following = [start for start, _ in segments[1:]]
+            for (start, path), after in itertools.zip_longest(segments, following):
+                over = after is not None and after <= offset
+                if start == self.end:
+                    self.end = after if over else self._scanned(start, path).end
+                if after not in (None, self.end):
+                    raise self._missing(f"bytes {self.end} to {after} are missing")
         if not begin <= offset <= self.end:
-            raise ConnectorError(
-                "HR-C002",
-                f"what was received of the stream is not here: bytes {begin} to {self.end}, not {offset}",
-                place=str(self._folder / self._name),
-                hint="put back a copy of the checkpoint directory, or delete it and the outputs",
-            )
+            raise self._missing(f"bytes {begin} to {self.end}, not {offset}")
         if self.end > offset and self.read(self.end - 1, 1) != b"\n":
             self.append(CUT)
 
+    def _missing(self, what: str) -> ConnectorError:
+        return ConnectorError(
+            "HR-C002",
+            f"what was received of the stream is not here: {what}",
+            place=str(self._folder / self._name),
+            hint="put back a copy of the checkpoint directory, or delete it and the outputs",
+        )
+
     def append(self, data: bytes) -> None:
         """Write down what came; nothing of it is used before."""
-        try:
+        with self._saying("write down what came"):
             if self._file is None:
-                disk.current.mkdir(self._folder)
-                self._file = disk.current.open(self._path(self.end), "wb", 0)
-            left = memoryview(data)
+                disk.current.mkdir(self._folder, private=True)
+                self._file = disk.current.open(self._path(self.end), "wb", 0, private=True)
+            left = memoryview(_head(self.end, data) + data)
             while left:
                 left = left[self._file.write(left) :]
-        except OSError as error:
-            raise DurabilityError(
-                "HR-D004",
-                f"cannot write down what came: {error.strerror or error}",
-                place=str(self._folder),
-                hint="make room, then run again; the peer must send again what this run could not keep",
-            ) from error
         self.end += len(data)
 
     def read(self, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset` on."""
-        start, path = max(each for each in self._segments() if each[0] <= offset)
+        with self._saying("read what was received"):
+            segment = self._segment(offset)
+            frame = bisect_right(segment.offsets, offset) - 1
+            with disk.current.open(segment.path, "rb") as file:
+                file.seek(segment.places[frame])
+                length, crc, _ = HEAD.unpack(file.read(HEAD.size))
+                data = file.read(length)
+        if len(data) != length or zlib.crc32(data) != crc:
+            raise _damaged(segment.path, segment.places[frame], segment.offsets[frame])
+        begin = offset - segment.offsets[frame]
+        return data[begin : begin + size]
+
+    def _segment(self, offset: int) -> _Segment:
+        """The segment that has an offset; the last one looked at is known."""
+        known = self._known
+        if known is None or not known.offsets or not known.offsets[0] <= offset < known.end:
+            start, path = max(each for each in self._segments() if each[0] <= offset)
+            known = self._known = self._scanned(start, path)
+        return known
+
+    def _scanned(self, start: int, path: Path) -> _Segment:
+        """The frames of a segment, but for one at its end that was not written whole."""
+        offsets, places, offset, place, size = [], [], start, 0, disk.current.size(path)
         with disk.current.open(path, "rb") as file:
-            file.seek(offset - start)
-            return file.read(size)
+            while place + HEAD.size <= size:
+                head = file.read(HEAD.size)
+                length, crc, check = HEAD.unpack(head)
+                if check != _check(offset, length, crc):
+                    if _is_blank(head, file):
+                        break
+                    raise _damaged(path, place, offset)
+                if place + HEAD.size + length > size:
+                    break
+                offsets.append(offset)
+                places.append(place)
+                offset, place = offset + length, place + HEAD.size + length
+                file.seek(place)
+        return _Segment(path, offsets, places, offset)
 
     def secure(self) -> None:
         """Make all of it safe on disk."""
         if self._file is not None:
-            disk.current.flush(self._file)
-            disk.current.sync(self._folder)
+            with self._saying("write down what came"):
+                disk.current.flush(self._file)
+                disk.current.sync(self._folder)
 
     def forget(self, offset: int) -> None:
         """Nobody will go back to before `offset`. The last segment stays: it tells where the stream is."""
         self.close()
-        segments = list(self._segments())
-        for (_, path), (end, _) in itertools.pairwise(segments):
-            if end <= offset:
-                disk.current.unlink(path)
+        with self._saying("remove what is no longer needed"):
+            segments = list(self._segments())
+            for (_, path), (end, _) in itertools.pairwise(segments):
+                if end <= offset:
+                    disk.current.unlink(path)
 
     def close(self) -> None:
         """End the segment; the next bytes begin another."""
@@ -107,3 +166,40 @@ class Spool:
             found = pattern.fullmatch(name)
             if found:
                 yield int(found[1]), self._folder / name
+
+    @contextmanager
+    def _saying(self, doing: str) -> Iterator[None]:
+        """Errors of the file system, in words."""
+        try:
+            yield
+        except OSError as error:
+            raise DurabilityError(
+                "HR-D004",
+                f"cannot {doing}: {error.strerror or error}",
+                place=str(self._folder),
+                hint="make room, then run again; the peer must send again what this run could not keep",
+            ) from error
+
+
+def _head(offset: int, data: bytes) -> bytes:
+    crc = zlib.crc32(data)
+    return HEAD.pack(len(data), crc, _check(offset, len(data), crc))
+
+
+def _check(offset: int, length: int, crc: int) -> int:
+    return zlib.crc32(struct.pack("<QII", offset, length, crc))
+
+
+def _is_blank(head: bytes, rest: BinaryIO) -> bool:
+    """Whether only zeros follow: what a loss of power may leave of bytes that were not synced."""
+    return not any(head) and not any(any(part) for part in iter(lambda: rest.read(1 << 16), b""))
+
+
+def _damaged(path: Path, place: int, offset: int) -> DurabilityError:
+    return DurabilityError(
+        "HR-D007",
+        f"what was received of the stream is damaged from its byte {offset} on",
+        place=str(path),
+        hint="put back a copy of this file; or, to give up what came from there on, "
+        f"run 'truncate -s {place} {path}' and delete the files of this stream with higher numbers",
+    )

@@ -600,6 +600,11 @@ class Engine:
             conditions=self._adapting.conditions(),
         )
 
+    @property
+    def version(self) -> int:
+        """The version of the last snapshot; 0 before the first."""
+        return self._version
+
     def snapshot(self, since: int | None = None) -> Snapshot:
         """All state, or what changed since the snapshot with version `since` (the last one taken)."""
         if since is not None and since != self._version:

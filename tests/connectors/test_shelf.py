@@ -94,3 +94,58 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
     own = DirectoryShelf(tmp_path)
     assert set(tmp_path.iterdir()) == {living.path, own.path}
     assert living.get(kept).equals(ROWS)
+
+
+def test_12_the_sweep_follows_no_link_and_touches_nothing_of_others(tmp_path: Path) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    victim.mkdir()
+    (victim / "file").write_text("precious")
+    name = "headrace-spill-" + "0" * 31
+    (shared / f"{name}1").symlink_to(victim)
+    (shared / f"{name}2").mkdir()
+    for lock in ("lock", "LOCK"):
+        (shared / f"{name}2" / lock).symlink_to(victim / "file")
+    (shared / "spill-evil").mkdir()
+    (shared / "spill-evil" / "lock").symlink_to(victim / "file")
+    shelf = DirectoryShelf(shared)
+    assert (victim / "file").read_text() == "precious"
+    assert {path.name for path in shared.iterdir()} == {f"{name}1", "spill-evil", shelf.path.name}
+    shelf.close()
+
+
+def test_12_what_belongs_to_another_user_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / ("headrace-spill-" + "0" * 32)
+    left.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
+    _sweep(tmp_path)
+    assert left.exists()
+    monkeypatch.undo()
+    _sweep(tmp_path)
+    assert not left.exists()
+
+
+def test_12_only_its_user_can_read_what_is_spilled(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        shelf = DirectoryShelf(tmp_path / "spill")
+        handle = shelf.put(ROWS)
+    finally:
+        os.umask(before)
+    assert [
+        path.stat().st_mode & 0o077 for path in (tmp_path / "spill", shelf.path, shelf.path / handle.name)
+    ] == [0] * 3
+
+
+def test_a_bit_that_flips_after_the_first_reading_is_noticed_too(tmp_path: Path) -> None:
+    shelf = DirectoryShelf(tmp_path)
+    handle = shelf.put(ROWS)
+    assert shelf.get(handle).equals(ROWS)
+    path = shelf.path / handle.name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(SpillError, match="HR-M103"):
+        shelf.get(handle)

@@ -44,7 +44,7 @@ def test_shards_spill_and_answer_the_same(
 
     def keep(rows: DataFrame, number: int) -> None:
         found.extend(tuple(row) for row in rows.collect())
-        files.update(local.glob("blockmgr-*/headrace/spill-*/*.arrow"))
+        files.update(local.glob("blockmgr-*/headrace/headrace-spill-*/*.arrow"))
 
     bounds = {name: {"disorder": 0} for name in "ab"}
     out = headrace.spark.apply(QUERY, **read, bounds=bounds, timer=None, memory=60_000, policy="spill")

@@ -1,7 +1,7 @@
 """A run written down, so that it can be run again: every step with its instant, its rows and its bad input.
 
-    pipeline.json            the pipeline
-    steps-000012.jsonl       what came at each instant, up to a commit
+    pipeline.json            the pipeline, with a checksum
+    steps-000012.jsonl       what came at each instant, up to a commit; the last line has the checksums
     rows-000012-NAME.arrow   the rows of a stream in those steps
 
 A replay makes the same steps and the same commits, so its outputs are equal byte for byte.
@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from headrace.connectors import disk
+from headrace.connectors.checksum import Summed
 from headrace.connectors.contract import Bad, Commit, empty
-from headrace.connectors.sinks import Writer, saying
+from headrace.connectors.sinks import saying
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.load import from_tables
@@ -30,6 +32,7 @@ from headrace.runtimes.embedded.feeds import Step
 from headrace.runtimes.embedded.inflow import Piece
 from headrace.schema import Schema
 
+FORMAT: Final = 2
 TIME = "\0time"
 """The column in which the recorded rows keep their times."""
 
@@ -40,12 +43,12 @@ class Recorder:
     def __init__(self, path: Path, pipeline: Pipeline) -> None:
         self.path, self.pipeline = path, pipeline
         self._number = 0
-        self._steps: BinaryIO | None = None
-        self._rows: dict[str, Writer] = {}
+        self._steps: Summed | None = None
+        self._rows: dict[str, _Rows] = {}
 
     def open(self, commit: Commit | None) -> None:
         """Go on from a commit; None: from nothing, and what was recorded here before is removed."""
-        disk.current.mkdir(self.path)
+        disk.current.mkdir(self.path, private=True)
         self._number = 0 if commit is None else commit["next"]
         if commit is not None:
             self.publish(commit)
@@ -53,8 +56,10 @@ class Recorder:
             match = re.fullmatch(r"(?:steps-(\d{6,})\.jsonl|rows-(\d{6,})-.*\.arrow)(\.draft)?", name)
             if match and (match[3] or int(match[1] or match[2]) >= self._number):
                 disk.current.unlink(self.path / name)
-        with disk.current.open(self.path / "pipeline.json", "wb") as file:
-            file.write(json.dumps(self.pipeline.tables(), indent=2).encode())
+        tables = json.loads(json.dumps(self.pipeline.tables()))
+        written = {"format": FORMAT, "crc": _crc_of(tables), "pipeline": tables}
+        with disk.current.open(self.path / "pipeline.json", "wb", private=True) as file:
+            file.write(json.dumps(written, indent=2).encode())
             disk.current.flush(file)
 
     def write(self, step: Step) -> None:
@@ -63,18 +68,23 @@ class Recorder:
             self._write(step)
 
     def _write(self, step: Step) -> None:
-        if self._steps is None:
-            self._steps = disk.current.open(self._draft(f"steps-{self._number:06d}.jsonl"), "wb")
+        steps = self._opened()
         pieces = [self._piece(piece) for piece in step.pieces]
         line = {"now": step.now, "pieces": pieces, "ends": list(step.ends), "read": dict(step.read)}
-        self._steps.write(json.dumps(line).encode() + b"\n")
+        steps.write(json.dumps(line).encode() + b"\n")
+
+    def _opened(self) -> Summed:
+        if self._steps is None:
+            draft = self._draft(f"steps-{self._number:06d}.jsonl")
+            self._steps = Summed(disk.current.open(draft, "wb", private=True))
+        return self._steps
 
     def _piece(self, piece: Piece) -> list[Any]:
         if len(piece):
             timed = piece.data if piece.times is None else piece.data.append_column(TIME, piece.times)
             if piece.stream not in self._rows:
                 name = self._draft(f"rows-{self._number:06d}-{piece.stream}.arrow")
-                self._rows[piece.stream] = Writer(name, "arrow", timed.schema)
+                self._rows[piece.stream] = _Rows(name, timed.schema)
             self._rows[piece.stream].to.write_batch(timed)
         bad = [[str(b.code), b.reason, b.raw] for b in piece.bad]
         return [piece.stream, len(piece), bad, *([piece.shed] if piece.shed else [])]
@@ -88,14 +98,13 @@ class Recorder:
             return self._seal()
 
     def _seal(self) -> Commit:
-        if self._steps is None:
-            self._steps = disk.current.open(self._draft(f"steps-{self._number:06d}.jsonl"), "wb")
-        disk.current.flush(self._steps)
-        self._steps.close()
-        names = [f"steps-{self._number:06d}.jsonl"]
-        for stream, writer in self._rows.items():
-            writer.seal()
-            names.append(f"rows-{self._number:06d}-{stream}.arrow")
+        steps = self._opened()
+        rows = {f"rows-{self._number:06d}-{stream}.arrow": each.seal() for stream, each in self._rows.items()}
+        sums = json.dumps({"crc": steps.crc, "rows": rows}).encode()
+        steps.write(b"%08x %s\n" % (zlib.crc32(sums), sums))
+        disk.current.flush(steps.file)
+        steps.close()
+        names = [f"steps-{self._number:06d}.jsonl", *rows]
         self._steps, self._rows = None, {}
         self._number += 1
         return {"next": self._number, "pending": names}
@@ -116,38 +125,105 @@ class Recorder:
         self._steps, self._rows = None, {}
 
 
+class _Rows:
+    """A new Arrow file: what is written `to` it is safe once it is sealed."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self._sink = Summed(disk.current.open(path, "wb", private=True))
+        self._file = pa.PythonFile(self._sink, "w")
+        self.to = ipc.new_file(self._file, schema)
+
+    def seal(self) -> list[int]:
+        """No more comes: make the file whole and safe; its size and checksum."""
+        self.to.close()
+        disk.current.flush(self._sink.file)
+        self._sink.close()
+        return [self._sink.size, self._sink.crc]
+
+    def close(self) -> None:
+        """Let go of a file that nobody will read."""
+        with suppress(OSError, pa.ArrowException):
+            self.to.close()
+        with suppress(OSError):
+            self._sink.close()
+
+
 class Recorded:
-    """A recorded run: its pipeline, and its steps commit by commit."""
+    """A recorded run: its pipeline, and its steps commit by commit. Nothing of a damaged file is used."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            tables = json.loads(disk.current.read(self.path / "pipeline.json"))
-        except (OSError, ValueError) as error:
+            data = disk.current.read(self.path / "pipeline.json")
+        except OSError as error:
             raise DurabilityError(
                 "HR-D010",
-                f"no recorded run: {getattr(error, 'strerror', None) or error}",
+                f"no recorded run: {error.strerror or error}",
                 place=str(self.path),
                 hint='record = "…" under [pipeline] records one',
             ) from None
-        self.pipeline = from_tables(tables, root=self.path)
+        self.pipeline = from_tables(self._tables(data), root=self.path)
+
+    def _tables(self, data: bytes) -> Any:
+        with self._whole("pipeline.json"):
+            written = json.loads(data)
+            if "format" not in written and "crc" not in written:
+                raise DurabilityError(
+                    "HR-D003",
+                    f"a recorded run of format 1, and this version reads {FORMAT}",
+                    place=str(self.path),
+                    hint="replay it with the version that recorded it, or record the run again",
+                )
+            if written["format"] != FORMAT or written["crc"] != _crc_of(written["pipeline"]):
+                raise ValueError
+            return written["pipeline"]
 
     def commits(self) -> Iterator[list[Step]]:
         """The steps up to each commit."""
-        for path in sorted(self.path.glob("steps-*.jsonl")):
-            yield list(self._steps(path, path.name[6:-6]))
+        names = [name for name in disk.current.names(self.path) if re.fullmatch(r"steps-\d+\.jsonl", name)]
+        for number in range(len(names)):
+            yield list(self._steps(f"{number:06d}"))
 
-    def _steps(self, path: Path, number: str) -> Iterator[Step]:
+    def _steps(self, number: str) -> Iterator[Step]:
+        lines, sums = self._lines(f"steps-{number}.jsonl")
         rows: dict[str, Iterator[pa.RecordBatch]] = {}
-        with disk.current.open(path, "rb") as lines:
-            for line in lines:
-                step = json.loads(line)
-                pieces = tuple(self._piece(number, rows, *each) for each in step["pieces"])
-                yield Step(step["now"], pieces, tuple(step["ends"]), step["read"])
+        for line in lines:
+            step = json.loads(line)
+            for stream, count, *_ in step["pieces"]:
+                if count and stream not in rows:
+                    name = f"rows-{number}-{stream}.arrow"
+                    rows[stream] = self._batches(name, *sums[name])
+            pieces = tuple(self._piece(rows, *each) for each in step["pieces"])
+            yield Step(step["now"], pieces, tuple(step["ends"]), step["read"])
+
+    def _lines(self, name: str) -> tuple[list[bytes], dict[str, list[int]]]:
+        """The lines of steps, and the checksums of the rows that belong to them."""
+        with self._whole(name):
+            data = disk.current.read(self.path / name)
+            *lines, last = data.splitlines(keepends=True)
+            crc, _, text = last.removesuffix(b"\n").partition(b" ")
+            if int(crc, 16) != zlib.crc32(text):
+                raise ValueError
+            sums = json.loads(text)
+            if sums["crc"] != zlib.crc32(data[: len(data) - len(last)]):
+                raise ValueError
+            return lines, sums["rows"]
+
+    @contextmanager
+    def _whole(self, name: str) -> Iterator[None]:
+        """What cannot be read, or is not what was written, is an error in words."""
+        try:
+            yield
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, pa.ArrowException) as error:
+            raise DurabilityError(
+                "HR-D011",
+                f"the recorded run is damaged: {name} is not what was written",
+                place=str(self.path / name),
+                hint="put back a copy of the recorded run, or record it again",
+            ) from error
 
     def _piece(
         self,
-        number: str,
         rows: dict[str, Iterator[pa.RecordBatch]],
         stream: str,
         count: int,
@@ -158,14 +234,21 @@ class Recorded:
         found = tuple(Bad(*each) for each in bad)
         if not count:
             return Piece(stream, empty(schema), None, found, shed)
-        if stream not in rows:
-            rows[stream] = self._batches(self.path / f"rows-{number}-{stream}.arrow")
         return replace(_untimed(stream, next(rows[stream]), schema, found), shed=shed)
 
-    def _batches(self, path: Path) -> Iterator[pa.RecordBatch]:
-        reader = ipc.open_file(pa.memory_map(str(path)))
+    def _batches(self, name: str, size: int, crc: int) -> Iterator[pa.RecordBatch]:
+        with self._whole(name):
+            source = pa.memory_map(str(self.path / name))
+            data = source.read_buffer()
+            if data.size != size or zlib.crc32(data) != crc:
+                raise ValueError
+            reader = ipc.open_file(data)
         for i in range(reader.num_record_batches):
             yield reader.get_batch(i)
+
+
+def _crc_of(tables: Any) -> int:
+    return zlib.crc32(json.dumps(tables, sort_keys=True).encode())
 
 
 def _untimed(stream: str, batch: pa.RecordBatch, schema: Schema, bad: tuple[Bad, ...]) -> Piece:

@@ -303,8 +303,6 @@ class Runner:
     def _decide(self, store: Store, commits: dict[str, Commit], recorded: Commit | None) -> None:
         for spool in self._spools.values():
             spool.secure()
-        since = None if store.wants_full() else self.engine._version
-        snapshot = self.engine.snapshot(since)
         body: dict[str, Any] = {
             "tables": _essence(self.pipeline),
             "started": self._started,
@@ -315,7 +313,7 @@ class Runner:
             "reasons": self.outputs.reasons.state(),
             "finished": self._state == "finished",
         }
-        store.commit(snapshot, body)
+        store.commit(self.engine, body)
 
     # --- telling
 

@@ -104,7 +104,7 @@ def local_directory() -> Path:
     Nothing there is needed by another task: the state store has all of it.
     """
     first = os.environ.get(_LOCAL, "").split(",")[0]
-    return Path(first or tempfile.gettempdir()) / "headrace"
+    return Path(first) / "headrace" if first else Path(tempfile.gettempdir())
 
 
 def run(spec: HostSpec, shard: int, rows: Iterable[Any], chunks: Any) -> list[pd.DataFrame]:

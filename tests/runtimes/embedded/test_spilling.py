@@ -70,4 +70,4 @@ def test_a_state_beyond_the_budget_is_on_disk_and_the_answers_are_the_same(
     assert found == expected
     assert max(p.spilled_bytes for p in seen) > 300_000
     assert max(p.state_bytes for p in held) > 2_000_000
-    assert list((tmp_path / "spilled" / "spilled").glob("spill-*")) == [], "nothing is left behind"
+    assert list((tmp_path / "spilled" / "spilled").glob("headrace-spill-*")) == [], "nothing is left behind"
