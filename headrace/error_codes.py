@@ -23,10 +23,13 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "Checkpoints": {
         "HR-D001": "Another run uses this checkpoint.",
         "HR-D002": "No checkpoint in the directory is complete.",
-        "HR-D003": "The checkpoint was written in another format version.",
-        "HR-D004": "A checkpoint, or what was received from a live source, cannot be written.",
+        "HR-D003": "The checkpoint or recorded run was written in another format version.",
+        "HR-D004": "A checkpoint, or what was received from a live source, cannot be written or read.",
         "HR-D005": "The checkpoint belongs to another pipeline, or to this one before it was changed.",
+        "HR-D006": "The checkpoint directory was removed or replaced while a run used it.",
+        "HR-D007": "What was received from a live source is damaged on disk.",
         "HR-D010": "The directory does not hold a recorded run.",
+        "HR-D011": "A recorded run is damaged.",
     },
     "Expressions": {
         "HR-E001": "There is no column of this name.",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.shelf import DirectoryShelf
+from headrace.connectors.shelf import DirectoryShelf, _sweep
 from headrace.errors import SpillError
 
 ROWS = pa.RecordBatch.from_pydict({"k": list(range(5000)), "s": [f"name {i}" for i in range(5000)]})
