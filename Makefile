@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test soak soak-hour lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,10 @@ soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
 	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples tests/kafka \
 		-m "slow and spark" $(ARGS)
+
+# ARGS="--minutes 3" tries it; --help lists the other dials. It needs about a sixth of a core.
+soak-hour: $(READY) ## Run files, TCP, spilling and kills for an hour: memory, handles and checkpoint must stay flat
+	@$(PYTHON_IN_VENV) -m tests.soak $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .
