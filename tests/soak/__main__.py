@@ -1,8 +1,9 @@
 """`make soak-hour`: a pipeline runs for an hour and must hold no more at the end than after its first third.
 
-In the first third the process is killed a few times. The rest is one life, and is judged: the slope of
-memory, handles, threads, checkpoint, commit record, spill and spool against a bound for each. At the end it
-is killed once more; the restart must account for every row that was sent and have answered each exactly once.
+At first the process is killed a few times. Then come a great many keys at once, whose memory must be given
+back when they have expired. The last two thirds are judged: the slope of memory, handles, threads,
+checkpoint, commit record, spill and spool against a bound for each. At the end it is killed once more; the
+restart must account for every row that was sent and have answered each exactly once.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.judging import HEAD, judge
+from tests.soak.judging import HEAD, judge, judge_return
 from tests.soak.samples import sample, told
-from tests.soak.world import STREAMS, World, free_port, mistakes
+from tests.soak.world import MOST, STREAMS, World, free_port, mistakes
 
 TURN = 0.25
 PATIENCE = 120.0
 MOST_DEATHS = 5
+EXPIRED = 80.0
+"""Seconds after which nothing of a burst is left: the longest window, the lateness, and a full snapshot."""
 
 
 def options() -> argparse.Namespace:
@@ -34,6 +37,7 @@ def options() -> argparse.Namespace:
     words.add_argument("--minutes", type=float, default=60.0, help="how long rows are sent (60)")
     words.add_argument("--rate", type=int, default=150, help="rows a second on each of three streams (150)")
     words.add_argument("--kills", type=int, default=4, help="kill -9 so often in the first third (4)")
+    words.add_argument("--burst", type=int, default=100_000, help="keys that come at once (100000)")
     words.add_argument("--budget", default="1500 kB", help="memory for the state of the queries (1500 kB)")
     words.add_argument(
         "--rotate", type=float, default=0.0, help="seconds between rotations of the log; 0: never (0)"
@@ -57,6 +61,7 @@ class Soak:
     samples: list[dict[str, Any]] = field(default_factory=list)
     kills: list[float] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)
+    bursted: tuple[float, float] = (0.0, 0.0)
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +84,14 @@ class Soak:
             if not self.samples or self.now - self.samples[-1]["at"] >= 1:
                 self._sample()
             time.sleep(TURN)
+
+    def burst(self, rows: int) -> None:
+        """A great many keys, as fast as they can be written."""
+        begun = self.now
+        self.world.burst(rows)
+        for _ in range(-(-rows // MOST)):
+            self.send_until(self.now + TURN)
+        self.bursted = (begun, self.now)
 
     def _sample(self) -> None:
         found = sample(self.process.pid, self.root, self.begun)
@@ -171,16 +184,18 @@ def main() -> int:
     soak = Soak(world, world.write_pipeline(asked.budget))
     rng = random.Random(asked.seed)
     try:
-        for at in sorted(rng.uniform(0.05, 0.3) * length for _ in range(asked.kills)):
+        for at in sorted(rng.uniform(0.04, 0.14) * length for _ in range(asked.kills)):
             soak.send_until(at)
             soak.kill()
+        soak.send_until(length / 4)
+        soak.burst(asked.burst)
         soak.send_until(length)
         soak.finish()
     except KeyboardInterrupt:
         soak.wrong.append("interrupted")
     finally:
         soak.close()
-    since = max(length / 3, max((*soak.kills[:-1], *soak.deaths), default=0.0) + length / 12)
+    since = max(length / 3, soak.bursted[1] + EXPIRED, *(at + length / 12 for at in soak.deaths))
     code = tell(soak, since, asked.samples)
     if asked.directory is None and code == 0:
         shutil.rmtree(root)
@@ -193,7 +208,9 @@ def tell(soak: Soak, since: float, path: Path) -> int:
     """Print what was found, and write the samples down; the exit code."""
     until = soak.kills[-1] if soak.kills else soak.now
     judged = [each for each in soak.samples if each["at"] <= until]
-    verdicts = judge(judged, since) if sum(each["at"] >= since for each in judged) > 10 else []
+    verdicts = []
+    if sum(each["at"] >= since for each in judged) > 10:
+        verdicts = judge(judged, since) + judge_return(judged, soak.bursted, since)
     sent = {name: asdict(each) | {"rows": each.rows} for name, each in soak.world.sent.items()}
     born = max((*soak.kills[:-1], *soak.deaths), default=0.0)
     cpu = judged[-1]["cpu"] / max(1.0, until - born) if judged else 0

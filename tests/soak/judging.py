@@ -79,6 +79,28 @@ def judge(samples: Sequence[Mapping[str, Any]], since: float) -> list[Verdict]:
     return found
 
 
+RETURNED: Final = {"held": Bound(0.5, 2 * MB, "MB"), "rss": Bound(0.15, 30 * MB, "MB")}
+"""How far above its level before a burst of keys a series may be when they have expired."""
+
+
+def judge_return(
+    samples: Sequence[Mapping[str, Any]], burst: tuple[float, float], since: float
+) -> list[Verdict]:
+    """Whether what a burst took was given back; the process is the same before and after."""
+    begun, _ = burst
+    same = [sample for sample in samples if sample["pid"] == samples[-1]["pid"]]
+    before = [sample for sample in same if sample["at"] < begun]
+    found = []
+    for name, bound in RETURNED.items():
+        level = float(np.median([each[name] for each in before]))
+        after = float(np.median([each[name] for each in same if each["at"] >= since]))
+        most = max(each[name] for each in same)
+        found.append(
+            Verdict(f"{name} back", level, after, most, after - level, bound.allows(level), bound.unit)
+        )
+    return found
+
+
 def slope_and_level(times: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """The median of all slopes between two points, and where the line with that slope begins.
 

@@ -40,6 +40,7 @@ def sample(pid: int, root: Path, begun: float) -> dict[str, Any] | None:
         "record": _record(kept),
         "state": status["state_bytes"],
         "spilled": status["spilled_bytes"],
+        "held": status["state_bytes"] + status["spilled_bytes"],
         "checkpoints": status["checkpoints"],
         "streams": {
             name: {key: stream[f"rows_{key}"] for key in ("in", "processed", "late", "rejected")}

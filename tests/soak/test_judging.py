@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline import parse
-from tests.soak.judging import BOUNDS, judge
+from tests.soak.judging import BOUNDS, judge, judge_return
 from tests.soak.world import PIPELINE, STREAMS
 
 TIMES = np.arange(0.0, 900.0, 5.0)
@@ -50,6 +50,15 @@ def test_one_more_handle_is_a_leak() -> None:
 
 def test_shrinking_is_not_growth() -> None:
     assert judged("rss", 3e8 - TIMES * 1e5)
+
+
+@pytest.mark.parametrize(("kept", "returned"), [(0.0, True), (1e6, True), (9e6, False)])
+def test_what_a_burst_took_is_given_back(kept: float, returned: bool) -> None:
+    values = np.where(TIMES < 200, 1e6, 1e6 + kept) + np.where((TIMES >= 200) & (TIMES < 300), 2e7, 0)
+    samples = [{"at": at, "pid": 1, "held": held, "rss": 1e8} for at, held in zip(TIMES, values, strict=True)]
+    earlier = [{"at": 0.0, "pid": 0, "held": 9e9, "rss": 9e9}]  # of a process that was killed
+    verdicts = judge_return(earlier + samples, (200.0, 210.0), 310.0)
+    assert [each.flat for each in verdicts] == [returned, True]
 
 
 def test_the_soak_has_a_pipeline() -> None:

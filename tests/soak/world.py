@@ -75,6 +75,8 @@ sql = '''SELECT w.n, l.v FROM lots [RANGE 60 SECONDS] AS l, wire [RANGE 60 SECON
 sink = {{ path = "pairs", format = "parquet" }}
 """
 
+MOST: Final = 10_000
+"""Rows of a stream that are written at once."""
 LATE_BY: Final = 60_000_000
 NOTE: Final = "x" * 200
 STREAMS: Final = ("lots", "log", "wire")
@@ -126,18 +128,25 @@ class World:
         path.write_text(PIPELINE.format(port=self.port, budget=budget))
         return path
 
+    def burst(self, rows: int) -> None:
+        """So many keys at once, on top of the steady ones; when they have expired they must be gone."""
+        for name in ("lots", "log"):
+            self._due[name] += rows
+
     def turn(self) -> None:
         now = time.monotonic()
         for name in STREAMS:
             self._due[name] += (now - self._last) * self.rate
         self._last = now
-        self._file()
+        while self._due["lots"] >= self.rate:
+            self._file()
         self._append()
         self._send()
 
     def _lines(self, stream: str, columns: dict[str, object]) -> bytes:
         """The rows that are due, with a few late and bad ones among them; their numbers are ever new."""
-        count, self._due[stream] = int(self._due[stream]), self._due[stream] % 1
+        count = min(int(self._due[stream]), MOST)
+        self._due[stream] -= count
         sent, lines = self.sent[stream], list[str]()
         warm = time.monotonic() - self._begun > 15  # before that, nothing has been promised yet
         for _ in range(count):
@@ -156,9 +165,7 @@ class World:
         return "".join(f"{line}\n" for line in lines).encode()
 
     def _file(self) -> None:
-        """A new file each second; it gets its name when it is whole."""
-        if self._due["lots"] < self.rate:
-            return
+        """A new file, which gets its name when it is whole."""
         name = f"{time.time_ns():020d}.jsonl"
         draft = self.root / "lots" / f".{name}"
         draft.write_bytes(self._lines("lots", {"note": NOTE}))
