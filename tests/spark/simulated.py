@@ -1,14 +1,18 @@
 """Fans, hosts and their state without Spark: tasks, workers, retries and the state store in plain Python.
 
 What Spark does to a query is made here on purpose and at random: rows of a micro-batch in several tasks,
-shards on any worker, tasks that fail after they ran, packages in any order.
+shards on any worker, packages in any order; tasks that fail in the middle or after they wrote their state,
+run twice at once or come back long after they were given up (`MISHAPS`); workers that are lost; drivers that
+die before they noted that a micro-batch was done, so that it is run again. When sources are asked, and by
+which clock, is `tests.spark.schedule`.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -38,6 +42,7 @@ from headrace.runtimes.spark.notes import (
     named,
 )
 from headrace.runtimes.spark.packing import from_ipc, to_ipc
+from headrace.runtimes.spark.reading import LIMITED, WITHHELD
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.topology import hosts
 from headrace.time.timestamp import MIN_TIME
@@ -54,19 +59,36 @@ def clocks(batches: list[MicroBatch]) -> list[int | None]:
     return [None, *(now for now, _ in batches[:-1])]
 
 
+class Died(Exception):
+    """The worker of a task has gone."""
+
+
 @dataclass
 class Cells:
-    """One shard's state, as Spark's handle gives it; `commit` or `roll_back` ends a task."""
+    """One shard's state, as Spark's handle gives it; a task works on a copy, which counts if it succeeds.
+
+    `left`: after so many calls the worker dies.
+    """
 
     chunks: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+    left: int | None = None
+
+    def _call(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Died
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        self._call()
         return self.chunks.get(key)
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self._call()
         self.chunks[key] = value
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
+        self._call()
         del self.chunks[key]
 
     def getMapState(self, name: str, key: object, value: object) -> Cells:
@@ -74,6 +96,17 @@ class Cells:
 
     def copy(self) -> Cells:
         return Cells(dict(self.chunks))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard of one host in one micro-batch, with the state that it begins with."""
+
+    level: int
+    host: HostSpec
+    shard: int
+    frames: list[pd.DataFrame]
+    state: Cells
 
 
 @dataclass
@@ -84,23 +117,90 @@ class Cluster:
     workers: list[OrderedDict[Any, Any]] = field(default_factory=lambda: [OrderedDict() for _ in range(3)])
     states: dict[tuple[int, int], Cells] = field(default_factory=lambda: defaultdict(Cells))
     mishaps: float = 0.2
+    """How likely one is to befall a task; a whole micro-batch, half as likely."""
+    given_up: list[Task] = field(default_factory=list)
+    """Tasks that Spark counts as lost, but whose worker is only slow."""
 
     def run_task(self, level: int, host: HostSpec, shard: int, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        """One shard's task; it may fail at its end, and is then tried again on any worker."""
-        while True:
-            live._LIVE = self.rng.choice(self.workers)
-            state = self.states[level, shard].copy()
-            processor = Host(host)
-            processor.init(state)  # type: ignore[arg-type]
-            out = pd.concat(processor.handleInputRows((shard,), iter(frames), None))
-            if self.rng.random() >= self.mishaps:
-                self.states[level, shard] = state
-                return out
+        """One shard's task, in as many attempts as it takes; the state of one of them counts."""
+        task = Task(level, host, shard, frames, self.states[level, shard])
+        while self.happens(self.mishaps):
+            done = MISHAPS[self.rng.choice(sorted(MISHAPS))](self, task)
+            if done is not None:
+                return self.commit(task, *done)
+        return self.commit(task, *self.attempt(task))
+
+    def attempt(self, task: Task, left: int | None = None) -> tuple[pd.DataFrame, Cells]:
+        """Run a task on any worker: what it gives, and the state that it leaves."""
+        live._LIVE = self.rng.choice(self.workers)
+        state = replace(task.state.copy(), left=left)
+        processor = Host(task.host)
+        processor.init(state)  # type: ignore[arg-type]
+        out = pd.concat(processor.handleInputRows((task.shard,), iter(task.frames), None))
+        return out, state
+
+    def commit(self, task: Task, out: pd.DataFrame, state: Cells) -> pd.DataFrame:
+        self.states[task.level, task.shard] = state
+        return out
 
     def restart(self) -> None:
         """All workers are new."""
         for worker in self.workers:
             worker.clear()
+
+    def happens(self, chance: float) -> bool:
+        return self.rng.random() < chance
+
+    def go_back_to(self, states: dict[tuple[int, int], Cells]) -> None:
+        """The driver died before it noted that the micro-batch was done; executors may have lived on."""
+        self.states.clear()
+        self.states.update(states)
+        if self.happens(0.5):
+            self.restart()
+
+    def hear_from_stragglers(self) -> None:
+        """Attempts that were given up end: what they wrote does not count, what they remember is old."""
+        while self.given_up and self.happens(0.5):
+            self.attempt(self.given_up.pop(self.rng.randrange(len(self.given_up))))
+
+
+Done = tuple[pd.DataFrame, Cells]
+
+
+def _fails_in_the_middle(cluster: Cluster, task: Task) -> Done | None:
+    with suppress(Died):
+        cluster.attempt(task, left=cluster.rng.randint(0, 6))
+    return None
+
+
+def _fails_at_its_end(cluster: Cluster, task: Task) -> Done | None:
+    cluster.attempt(task)
+    return None
+
+
+def _runs_twice(cluster: Cluster, task: Task) -> Done | None:
+    """Speculation: either may be the first to end."""
+    return cluster.rng.choice([cluster.attempt(task), cluster.attempt(task)])
+
+
+def _is_given_up(cluster: Cluster, task: Task) -> Done | None:
+    cluster.given_up.append(task)
+    return None
+
+
+def _loses_a_worker(cluster: Cluster, task: Task) -> Done | None:
+    cluster.rng.choice(cluster.workers).clear()
+    return None
+
+
+MISHAPS: dict[str, Callable[[Cluster, Task], Done | None]] = {
+    "fails in the middle": _fails_in_the_middle,
+    "fails at its end": _fails_at_its_end,
+    "runs twice": _runs_twice,
+    "is given up": _is_given_up,
+    "loses a worker": _loses_a_worker,
+}
+"""What may befall a task; None: Spark starts another attempt."""
 
 
 @dataclass
@@ -163,21 +263,46 @@ def on_spark(
     said = said or clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
         since = {} if reached is None else reached[number - 1]
-        if cluster.rng.random() < 0.1:
+        if cluster.happens(0.1):
             cluster.restart()
+        cluster.hear_from_stragglers()
+        before, last = dict(cluster.states), ends and number == len(batches)
+        batch = Batch(now, arrived, said[number - 1], since, last)
+        given = batch.run(chain, cluster, answer)
+        while cluster.happens(cluster.mishaps / 2):
+            cluster.go_back_to(before)
+            again = batch.run(chain, cluster, answer)
+            assert again.sorted() == given.sorted(), "a micro-batch that runs again gives what it gave"
+            given = again
+        outcome.add(given)
+        outcome.by_batch.append(given.answers)
+    return outcome
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch as Spark has noted it down: it can be run again."""
+
+    now: int
+    arrived: Arrived
+    said: int | None
+    since: Mapping[str, np.ndarray]
+    last: bool
+
+    def run(self, chain: list[HostSpec], cluster: Cluster, answer: pa.Schema) -> Outcome:
         below: list[pa.RecordBatch | pd.DataFrame] = []
         for level, host in enumerate(chain):
-            fanned = (_fanned(s, host, arrived, now, cluster.rng, since) for s in host.streams)
+            fanned = (_fanned(s, host, self.arrived, self.now, cluster.rng, self.since) for s in host.streams)
             packages = below + [package for each in fanned for package in each]
-            packages += [_clocked(b, now) for b in Clock(list(host.names))(iter([_clock(said[number - 1])]))]
-            if ends and number == len(batches):
-                packages += list(End(list(host.names))(iter([_clock(now)])))
+            ticks = Clock(list(host.names))(iter([_clock(self.said)]))
+            packages += [_clocked(batch, self.now) for batch in ticks]
+            if self.last:
+                packages += list(End(list(host.names))(iter([_clock(self.now)])))
             below = _level(level, host, packages, cluster)
-        before = len(outcome.answers)
+        outcome = Outcome()
         for frame in below:
             collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome)
-        outcome.by_batch.append(outcome.answers[before:])
-    return outcome
+        return outcome
 
 
 def _fanned(
@@ -191,6 +316,8 @@ def _fanned(
     if stream.source.name not in arrived:
         return []
     rows, times = arrived[stream.source.name]
+    if stream.takes in (LIMITED, WITHHELD):  # a task is a partition of a broker, whoever runs it
+        rng = random.Random(f"{now} {rows.num_rows}")
     cuts = sorted({0, rows.num_rows, *(rng.randint(0, rows.num_rows) for _ in range(rng.randint(0, 2)))})
     made = []
     for task, (begin, stop) in enumerate(pairwise(cuts)):
@@ -206,8 +333,14 @@ def _fanned(
             columns.append(pa.array(since[stream.source.name][begin:stop], pa.int64()))
             names.append(REACHED)
         batch = pa.RecordBatch.from_arrays(columns, names)
-        made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(iter([batch]))]
+        made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(_pieces(batch, rng))]
     return [_clocked(b, now) for b in made]
+
+
+def _pieces(batch: pa.RecordBatch, rng: random.Random) -> Iterator[pa.RecordBatch]:
+    """Spark hands a task its rows in Arrow batches of any size."""
+    cut = rng.randint(0, batch.num_rows)
+    yield from (batch.slice(0, cut), batch.slice(cut))
 
 
 def _clocked(batch: pa.RecordBatch, now: int) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ import itertools
 import headrace
 from headrace.errors import SparkError
 from headrace.runtimes.spark import ticks
-from headrace.runtimes.spark.reading import ALL, LIMITED, WITHHELD, _takes, modified, takes
+from headrace.runtimes.spark.reading import ALL, FILES, LIMITED, WITHHELD, _takes, modified, takes
 from headrace.runtimes.spark.ticks import Timer, _Ticks
 
 if TYPE_CHECKING:
@@ -72,13 +72,15 @@ def test_a_limit_is_found_below_whatever_is_done_to_the_rows(spark: SparkSession
     limited = reader.option("maxFilesPerTrigger", 2).json(str(tmp_path)).where("k > 1").select("k")
     rate = spark.readStream.format("rate").load()
     assert [takes(df) for df in (plain, limited, rate, plain.select("k").union(limited))] == [
-        *(ALL, LIMITED, ALL),
+        *(ALL, FILES, ALL),
         LIMITED,
     ]
+    assert takes(limited, told=True) == LIMITED
     assert modified(limited) is not None
     assert modified(rate) is None
     newest = reader.option("maxFilesPerTrigger", 2).option("latestFirst", True).json(str(tmp_path))
     assert modified(newest) is None
+    assert takes(newest) == LIMITED
 
 
 def test_latency_without_a_timer_is_refused(spark: SparkSession, feed: Callable[..., Feed]) -> None:

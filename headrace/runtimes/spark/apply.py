@@ -230,7 +230,7 @@ def _together(
     outlet = Outlet(options.time_column, kinds=options.kinds)
     partitions, several = _partitions(spark, options), options.arrival is not None
     every = {**options.witnesses, **frames}
-    taken = {} if several else {name: takes(df) for name, df in every.items()}
+    taken = {} if several else {name: takes(df, told=name in options.reached) for name, df in every.items()}
     chain = hosts(parts.core, options.inputs, partitions, outlet, several, tables, options.witnesses, taken)
     timer = None if options.timer is None else _timer(spark, options.timer, options)
     budget = None if options.memory is None else _budget(spark, options.memory)

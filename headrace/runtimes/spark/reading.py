@@ -17,6 +17,8 @@ ALL: Final = "all"
 """A micro-batch takes all that its source has."""
 LIMITED: Final = "limited"
 """A rate limit may leave a backlog; a source that gives nothing has none."""
+FILES: Final = "files"
+"""A rate limit may leave a backlog of files, which are read in the order in which they were written."""
 WITHHELD: Final = "withheld"
 """Rows may be left waiting although there is room for them, for a fuller micro-batch."""
 
@@ -30,10 +32,14 @@ Source = tuple[str, Mapping[str, str]]
 """A source in a plan: its format, and its options with names in lower case."""
 
 
-def takes(df: DataFrame) -> str:
-    """How much of its sources a micro-batch of `df` takes: the least of them counts."""
+def takes(df: DataFrame, *, told: bool = False) -> str:
+    """How much of its sources a micro-batch of `df` takes: the least of them counts.
+
+    `told`: the user names a column that says when a row reached its source.
+    """
     found = [_takes(form, options) for form, options in sources(df)]
-    return next((each for each in (WITHHELD, LIMITED) if each in found), ALL)
+    least = next((each for each in (WITHHELD, LIMITED) if each in found), ALL)
+    return FILES if least == LIMITED and not told and modified(df) is not None else least
 
 
 def _takes(form: str, options: Mapping[str, str]) -> str:

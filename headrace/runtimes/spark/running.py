@@ -28,7 +28,7 @@ from headrace.runtimes.spark import live
 from headrace.runtimes.spark.answers import Outlet, stood_for
 from headrace.runtimes.spark.fan import StreamSpec
 from headrace.runtimes.spark.packing import ENDING, NO_TIME, Package, Times, from_ipc
-from headrace.runtimes.spark.reading import ALL, LIMITED, WITHHELD
+from headrace.runtimes.spark.reading import ALL, FILES, LIMITED, WITHHELD
 from headrace.runtimes.spark.store import Head, Store
 from headrace.schema import Schema
 from headrace.time.timestamp import MIN_TIME
@@ -217,6 +217,12 @@ def _limited(clock: int | None, tasks: list[int]) -> int | None:
     return _withheld(clock, tasks) if tasks else clock
 
 
+def _files(clock: int | None, tasks: list[int]) -> int | None:
+    """Like `_limited`, but what is older than the newest file is in, whichever task has read that."""
+    newest = max(tasks, default=NO_TIME)
+    return _withheld(clock, [newest]) if tasks else clock
+
+
 def _withheld(clock: int | None, tasks: list[int]) -> int | None:
     oldest = min(tasks, default=NO_TIME)
     return None if oldest == NO_TIME else oldest - 1
@@ -225,6 +231,7 @@ def _withheld(clock: int | None, tasks: list[int]) -> int | None:
 _KNOWN: Final[dict[str, Callable[[int | None, list[int]], int | None]]] = {
     ALL: _all,
     LIMITED: _limited,
+    FILES: _files,
     WITHHELD: _withheld,
 }
 """Until when what reached a source has been read, by how much of it a micro-batch takes."""
