@@ -127,7 +127,7 @@ class AggregateOperator(Waiting):
         out = self._changes(steps)
         self._note_use(steps.codes)
         self._work["events"] += len(steps.events)
-        if self._work["events"] > len(self._groups) + len(self._ends) + _PATIENCE:
+        if 4 * self._work["events"] > len(self._groups) + len(self._ends) + _PATIENCE:
             self._forget()
         return out
 

@@ -130,8 +130,11 @@ class Changes:
         return punctuation.matches(np.full(len(everything), MIN_TIME), self.rows(everything))
 
     def is_due_to_forget(self) -> bool:
-        """Whether looking for dead contents would be paid for by the changes since the last look."""
-        return bool(self._work["events"] > len(self.contents) + len(self.ends) + _PATIENCE)
+        """Whether looking for dead contents would be paid for by the changes since the last look.
+
+        A quarter of what is held: less than half was dead at that look, so at most three quarters ever are.
+        """
+        return bool(4 * self._work["events"] > len(self.contents) + len(self.ends) + _PATIENCE)
 
     def forget(self, live: Mask | None = None, *, at_once: bool = False) -> Mask | None:
         """If contents neither pending nor live are the greater part, drop them and say which were kept.

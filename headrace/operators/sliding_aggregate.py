@@ -46,7 +46,7 @@ class SlidingAggregateOperator(Waiting):
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
         self._measured = False
-        self._roomy = 0
+        self._roomy = self._peak = 0
 
     # ------------------------------------------------------------------------------------------ rows in
 
@@ -143,8 +143,11 @@ class SlidingAggregateOperator(Waiting):
         for value in self._values:
             value.drop()
         entries = len(self._log.entries)
-        if len(self._groups) > self._roomy + max(_SPARE, entries // 16):
+        self._peak = max(self._peak, entries)
+        fewer = 2 * entries < self._peak
+        if len(self._groups) > self._roomy + max(_SPARE, entries // 16) or fewer:
             self._forget_groups()
+            self._peak = entries
         for column, codec in self._codecs.items():
             if codec.crowded(entries):
                 codec.forget_except(self._words(column))

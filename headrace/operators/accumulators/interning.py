@@ -40,7 +40,7 @@ class InternedCodec(Codec):
         self._unordered: list[Ints] | None = None
         self._bytes = BytesColumn(pa.binary())
         self._listeners: list[Callable[[], None]] = []
-        self._roomy = 0
+        self._roomy = self._peak = 0
 
     def on_forget(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -122,7 +122,11 @@ class InternedCodec(Codec):
     # -------------------------------------------------------------------------------------------- state
 
     def crowded(self, references: int) -> bool:
-        return len(self._index) > self._roomy + max(_SPARE, references // 16)
+        self._peak = max(self._peak, references)
+        if len(self._index) <= self._roomy + max(_SPARE, references // 16) and 2 * references >= self._peak:
+            return False
+        self._peak = references
+        return len(self._index) > 0
 
     def forget_except(self, words: Ints) -> None:
         own = np.asarray(self._words["word"], np.int64)

@@ -32,7 +32,7 @@ class DistinctCounts(PaneValue):
         self._schema = pa.schema([("group", pa.int64()), below.field(spec.column).with_name("value")])
         self._pairs = GroupIndex(self._schema)
         self._log = PaneLog(log.spec)
-        self._roomy = 0
+        self._roomy = self._peak = 0
         self._forget_derived()
 
     def _forget_derived(self) -> None:
@@ -80,8 +80,11 @@ class DistinctCounts(PaneValue):
     def drop(self) -> None:
         self._log.drop_panes(self._left)
         self._entered, self._left = self._entered - self._left, 0
-        if len(self._pairs) > self._roomy + max(_SPARE, len(self._log.entries) // 16):
+        entries = len(self._log.entries)
+        self._peak = max(self._peak, entries)
+        if len(self._pairs) > self._roomy + max(_SPARE, entries // 16) or 2 * entries < self._peak:
             self._rebuild(None)
+            self._peak = entries
 
     def remap(self, new: Ints, keep: Mask) -> None:
         self._rebuild(new)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
-from headrace.flow.rooms import held, moved, on_shelf
+from headrace.flow.rooms import held, in_room, moved, on_shelf
 from headrace.flow.shelf import Shelf
 from headrace.kernels.aggregate_panes import assign_slots, link_ahead, link_back, walk_windows
 from headrace.kernels.hashing import EMPTY
@@ -263,7 +263,15 @@ class PaneLog:
         for buffer in (self._latest, self._place):
             buffer.replace(buffer.view[keep].copy())
         self._live[: self._alive, 0] = new[self._live[: self._alive, 0]]
+        self._fit(int(np.count_nonzero(keep)))
         self.entries.rewrite("code", new[self.entries.read("code", self.entries.base)])
+
+    def _fit(self, groups: int) -> None:
+        """Give room back that was for many more groups."""
+        if len(self._live) > 8 * max(groups, self._alive, 1) and not in_room(self._live):
+            self._live = self._live[: self._alive].copy()
+        if self._scratch.used > 8 * groups:
+            self._scratch = _Scratch(0)
 
     # --------------------------------------------------------------------------------------------- state
 
