@@ -27,7 +27,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-D004": "A checkpoint, or what was received from a live source, cannot be written or read.",
         "HR-D005": "The checkpoint belongs to another pipeline, or to this one before it was changed.",
         "HR-D006": "The checkpoint directory was removed or replaced while a run used it.",
-        "HR-D007": "What was received from a live source is damaged on disk.",
+        "HR-D007": "What a checkpoint notes of its input (bytes received, files read) is damaged.",
         "HR-D010": "The directory does not hold a recorded run.",
         "HR-D011": "A recorded run is damaged.",
     },
@@ -250,6 +250,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP18": "Something that is not a DataFrame was given for a stream.",
         "HR-SP19": "A bound on latency needs a timer.",
         "HR-SP20": "A column has another type than in the checkpoint.",
+        "HR-SP21": "The state in Spark's checkpoint is damaged, or of another version.",
         "HR-SP30": "A query of a pipeline failed on Spark while it was running.",
     },
     "Time": {

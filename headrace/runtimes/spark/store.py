@@ -3,12 +3,14 @@
 The header says which versions are there; each is a row of its own, so that a micro-batch writes what it
 changed and reads nothing. The header is one more row of the same map: a state of its own would cost more
 calls. When more than half of what is stored is of no use any more, one complete snapshot replaces all.
+Each row has the format and a checksum in front of it: what is not what was written is never used.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -32,6 +34,9 @@ HEADER: Final = (-1,)
 COLUMNS: Final = (-2,)
 """The key of the columns that the streams and tables had when the state was last taken up."""
 
+FORMAT: Final = b"HR2"
+"""What every row begins with; then comes the checksum of its key, its name and its content."""
+
 LONGEST: Final = 4096
 """Snapshots in a chain before they are replaced by one, however small they are."""
 
@@ -50,9 +55,9 @@ class Head:
     stored: int
     layout: str
 
-    def row(self) -> tuple[str, bytes]:
-        """As the map holds it."""
-        return self.token, json.dumps(astuple(self)).encode()
+    def content(self) -> bytes:
+        """As bytes."""
+        return json.dumps(astuple(self)).encode()
 
 
 class Store:
@@ -64,10 +69,10 @@ class Store:
 
     def head(self) -> Head | None:
         """What is stored, if anything."""
-        row = self._chunks.getValue(HEADER)
+        row = self._get(HEADER)
         if row is None:
             return None
-        head = Head(*json.loads(bytes(row[1])))
+        head = Head(*json.loads(row[1]))
         if head.layout != self._layout:
             raise SparkError(
                 "HR-SP16",
@@ -78,13 +83,13 @@ class Store:
 
     def take_up(self, columns: Mapping[str, Schema]) -> None:
         """Note the columns under which the state goes on; refuse those under which it would not."""
-        row = self._chunks.getValue(COLUMNS)
+        row = self._get(COLUMNS)
         if row is not None:
-            known = {name: _schema(text) for name, text in json.loads(bytes(row[1])).items()}
+            known = {name: _schema(text) for name, text in json.loads(row[1]).items()}
             for name, schema in columns.items():
                 _compare(name, known.get(name, schema), schema)
         written = {name: b64encode(schema.serialize()).decode() for name, schema in columns.items()}
-        self._chunks.updateValue(COLUMNS, ("", json.dumps(written).encode()))
+        self._put(COLUMNS, "", json.dumps(written).encode())
 
     def all(self, head: Head) -> list[Snapshot]:
         """The whole chain."""
@@ -103,9 +108,25 @@ class Store:
         return [Snapshot.decode(body) for body in (first, *later)]
 
     def _chunk(self, version: int) -> tuple[str, bytes]:
-        row = self._chunks.getValue((version,))
-        assert row is not None, f"version {version} is not in the state store"
-        return str(row[0]), bytes(row[1])
+        row = self._get((version,))
+        if row is None:
+            raise _damaged(f"version {version} is missing")
+        return row
+
+    def _get(self, key: tuple[int]) -> tuple[str, bytes] | None:
+        row = self._chunks.getValue(key)
+        if row is None:
+            return None
+        name, data = str(row[0]), bytes(row[1])
+        begin = len(FORMAT) + 4
+        if data[: len(FORMAT)] != FORMAT:
+            raise _damaged("it is of another version of headrace, or its first bytes are changed")
+        if data[len(FORMAT) : begin] != _crc(key, name, data[begin:]):
+            raise _damaged(f"row {key[0]} is not what was written")
+        return name, data[begin:]
+
+    def _put(self, key: tuple[int], name: str, content: bytes) -> None:
+        self._chunks.updateValue(key, (name, FORMAT + _crc(key, name, content) + content))
 
     def write(self, engine: Engine, head: Head | None) -> Head:
         """Store what changed since `head`, at the cost of the change."""
@@ -114,7 +135,7 @@ class Store:
             return self._write_all(engine, head, token)
         snapshot = engine.snapshot(head.version)
         body = snapshot.encode()
-        self._chunks.updateValue((snapshot.version,), (head.token, body))
+        self._put((snapshot.version,), head.token, body)
         return self._set(Head(snapshot.version, token, head.base, head.stored + len(body), self._layout))
 
     def _write_all(self, engine: Engine, head: Head | None, token: str) -> Head:
@@ -122,11 +143,11 @@ class Store:
         body = snapshot.encode()
         for version in range(head.base, head.version + 1) if head else ():
             self._chunks.removeKey((version,))
-        self._chunks.updateValue((snapshot.version,), ("", body))
+        self._put((snapshot.version,), "", body)
         return self._set(Head(snapshot.version, token, snapshot.version, len(body), self._layout))
 
     def _set(self, head: Head) -> Head:
-        self._chunks.updateValue(HEADER, head.row())
+        self._put(HEADER, head.token, head.content())
         return head
 
     @staticmethod
@@ -136,6 +157,18 @@ class Store:
         if head.stored <= SLACK:
             return False
         return head.stored > 2 * held_bytes(engine) + SLACK
+
+
+def _crc(key: tuple[int], name: str, content: bytes) -> bytes:
+    return zlib.crc32(content, zlib.crc32(f"{key[0]} {name}".encode())).to_bytes(4, "little")
+
+
+def _damaged(what: str) -> SparkError:
+    return SparkError(
+        "HR-SP21",
+        f"the state in the checkpoint cannot be used: {what}",
+        hint="put back a copy of the checkpoint, or begin with a new one",
+    )
 
 
 def _schema(text: str) -> Schema:
