@@ -6,10 +6,11 @@ Names that Python has taken end in an underscore. Like every expression they can
 
 from __future__ import annotations
 
-from headrace.builder.durations import Duration, duration
+from headrace.builder.durations import duration
 from headrace.builder.expressions import Call, piece
 from headrace.builder.windows import Keys, count_of, listed
 from headrace.expressions import Expression
+from headrace.time.durations import Duration
 
 Argument = str | Expression
 

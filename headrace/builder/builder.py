@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from headrace.builder.durations import Duration
 from headrace.builder.expressions import piece
 from headrace.builder.joins import conditions
 from headrace.builder.ordering import By, bound, row_number
@@ -27,6 +26,7 @@ from headrace.sql import Catalog, Code, Query, TableDef, query
 from headrace.sql.catalog import Relation
 from headrace.sql.fragments import identifier
 from headrace.sql.query import meaning
+from headrace.time.durations import Duration
 
 if TYPE_CHECKING:
     from headrace.builder.grouped import Grouped

@@ -8,8 +8,8 @@ from typing import Final
 from headrace.errors import SqlError
 from headrace.sql import fragments
 from headrace.sql.codes import Code
+from headrace.time.durations import Duration
 
-Duration = str | int | dt.timedelta
 MICROSECOND: Final = dt.timedelta(microseconds=1)
 UNITS: Final = (
     (dt.timedelta(days=1), "DAYS"),

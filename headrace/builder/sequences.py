@@ -7,13 +7,14 @@ from functools import reduce
 from typing import Final
 
 from headrace.builder.builder import Builder, builder
-from headrace.builder.durations import Duration, duration
+from headrace.builder.durations import duration
 from headrace.builder.expressions import piece
 from headrace.builder.statement import Select, SequenceItem, StepItem
 from headrace.builder.windows import Keys, listed
 from headrace.errors import SqlError
 from headrace.sql import Catalog, Code
 from headrace.sql.place import nearest
+from headrace.time.durations import Duration
 
 MODES: Final = ("recent", "chronicle", "unrestricted", "consecutive")
 

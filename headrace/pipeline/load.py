@@ -18,7 +18,6 @@ from headrace.connectors.tables import read_table
 from headrace.errors import HeadraceError, PipelineError
 from headrace.graph.admission import Rules
 from headrace.memory.budget import budget_bytes
-from headrace.pipeline.durations import ticks
 from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
@@ -26,6 +25,7 @@ from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, Stream
 from headrace.plan.nodes import TimeKind
 from headrace.schema import Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
+from headrace.time.durations import ticks
 from headrace.time.quantile import Confidence
 from headrace.time.timestamp import MAX_TIME
 

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from headrace.errors import TimeError
 from headrace.pipeline import shed
-from headrace.pipeline.durations import seconds, ticks
+from headrace.time.durations import seconds, ticks
 
 Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
+_PLAIN = re.compile(r"\s*[0-9.]+\s*")
+"""A number without a unit: right where a stream counts ticks."""
 UNITS: dict[str, int | None] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "tick": None}
 
 
 def _length(value: Any) -> Any:
-    """A length of time is checked when the file is read; what a tick is, the streams say."""
+    """A duration is checked when the file is read; what a tick is, the streams say."""
     if isinstance(value, str):
-        ticks(value, 1_000_000)
+        with _reporting():
+            ticks(value, None if _PLAIN.fullmatch(value) else 1_000_000)
     return value
 
 
 def _elapsed(value: Any) -> Any:
-    return seconds(value) if isinstance(value, str) else value
+    with _reporting():
+        return seconds(value) if isinstance(value, str) else value
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    try:
+        yield
+    except TimeError as error:
+        raise ValueError(f"{error.message}: {error.hint}") from None
 
 
 Length = Annotated[str | Annotated[int, Field(ge=0)], BeforeValidator(_length)]

@@ -83,9 +83,14 @@ def _one(text: object, rule: Callable[[CqlParser], Read | None], what: str) -> t
 
 
 def _without_comments(text: str, tokens: list[Token]) -> str:
-    """The words of `text` with the spaces between them, each gap that holds more being one space."""
+    """The words of `text` with the spaces between them, each gap that holds more being one space.
+
+    The tokenizer makes three tokens of one word such as `5L`, all at its place.
+    """
     parts, end = [], tokens[0].start
     for token in tokens:
+        if token.start < end:
+            continue
         gap = text[end : token.start]
         parts += [gap if gap.strip(" ") == "" else " ", text[token.start : token.end + 1]]
         end = token.end + 1

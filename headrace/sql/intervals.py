@@ -16,7 +16,7 @@ from headrace.expressions import Arithmetic, Expression, Function, Literal
 from headrace.sql.catalog import MICROSECONDS
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
-from headrace.sql.units import UNITS
+from headrace.time.durations import UNITS
 
 PART: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 AMOUNT: Final = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,6})?")

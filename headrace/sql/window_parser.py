@@ -32,10 +32,12 @@ from headrace.sql.clauses import (
 from headrace.sql.codes import Code
 from headrace.sql.place import Span, fail, nearest
 from headrace.sql.sequence_parser import parse_sequence
-from headrace.sql.units import UNITS
+from headrace.time.durations import UNITS, Parts, split
 
 FORMS: Final = "[RANGE 10 MINUTES], [RANGE 10 MINUTES SLIDE 1 MINUTE], [ROWS 100], [NOW], [UNBOUNDED]"
 AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?", re.ASCII)
+AMOUNT_TOKENS: Final = (TokenType.NUMBER, TokenType.INTERVAL)
+CLOSE_UP: Final = re.compile(r"([0-9]{1,18}[a-z]+)+", re.ASCII | re.IGNORECASE)
 COUNT: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 LATER: Final = "not yet in this version of Headrace"
 
@@ -159,14 +161,29 @@ class WindowParser(SparkParser):
 
     def _parse_duration(self) -> Duration:
         first = self._curr
-        parts = [self._parse_amount()]
-        while self._match_set((TokenType.NUMBER, TokenType.INTERVAL), advance=False):
-            parts.append(self._parse_amount())
-        return Duration(tuple(parts), self._span_from(first))
+        parts = self._parse_amounts()
+        while self._match_set(AMOUNT_TOKENS, advance=False) or self._is_written_close():
+            parts += self._parse_amounts()
+        return Duration(parts, self._span_from(first))
+
+    def _is_written_close(self) -> bool:
+        """Whether amount and unit are one word here, as in `5m` and `1h30m`."""
+        return self._curr.token_type == TokenType.VAR and CLOSE_UP.fullmatch(self._curr.text) is not None
+
+    def _parse_amounts(self) -> Parts:
+        """`10 MINUTES`, `INTERVAL '10' MINUTES`, `1h30m`, or a plain number of ticks."""
+        self._match(TokenType.INTERVAL)
+        if self._is_written_close():
+            token = self._curr
+            self._advance()
+            parts = split(token.text) or ()
+            for _, unit in parts:
+                if unit not in UNITS:
+                    fail(Code.DURATION, f"{unit.lower()!r} is not a unit of time", token, _units_like(unit))
+            return parts
+        return (self._parse_amount(),)
 
     def _parse_amount(self) -> tuple[Fraction, str]:
-        """`10 MINUTES`, `INTERVAL '10' MINUTES`, or a plain number of ticks."""
-        self._match(TokenType.INTERVAL)
         token = self._curr
         if not self._match_set((TokenType.NUMBER, TokenType.STRING)) or not AMOUNT.fullmatch(token.text):
             hint = "write [RANGE 10 MINUTES]"
@@ -174,13 +191,13 @@ class WindowParser(SparkParser):
         return Fraction(token.text), self._parse_unit()
 
     def _parse_unit(self) -> str:
+        self._match(TokenType.DCOLON)  # 5s and 90d are typed numbers to Spark's tokenizer: 5::s, 90::d
         word = self._word()
         if word in UNITS:
             self._advance()
             return word
         if self._curr.token_type in self.ID_VAR_TOKENS and word != "SLIDE":
-            hint = nearest(word, UNITS, "units: MICROSECONDS to WEEKS")
-            fail(Code.DURATION, f"{self._curr.text!r} is no unit of time", self._curr, hint)
+            fail(Code.DURATION, f"{self._curr.text!r} is not a unit of time", self._curr, _units_like(word))
         return ""
 
     def _parse_session(self, opening: Token) -> SessionClause:
@@ -198,3 +215,7 @@ WINDOWS: Final[dict[str, Callable[[WindowParser, Token], WindowClause]]] = {
     "UNBOUNDED": lambda parser, opening: UnboundedClause(parser._span_from(opening)),
     "SESSION": WindowParser._parse_session,
 }
+
+
+def _units_like(word: str) -> str:
+    return nearest(word, UNITS, "units: MICROSECONDS to WEEKS")

@@ -20,7 +20,7 @@ from headrace.sql.clauses import (
 )
 from headrace.sql.codes import Code
 from headrace.sql.place import fail
-from headrace.sql.units import TICKS, UNITS
+from headrace.time.durations import TICKS, UNITS
 
 LONGEST: Final = 2**62
 FindColumn = Callable[[exp.Column], str]
@@ -84,7 +84,7 @@ def _part(amount: Fraction, unit: str, ticks_per_second: int | None, duration: D
         fail(Code.DURATION, "time is counted in sequence numbers here, not in seconds", duration.span, hint)
     if seconds is not None and ticks_per_second is not None:
         return amount * seconds * ticks_per_second
-    if unit in TICKS and (unit or ticks_per_second is None):
+    if unit in TICKS or (not unit and ticks_per_second is None):
         return amount
     hint = f"write [RANGE {_shown(amount)} SECONDS], or {_shown(amount)} TICKS"
     fail(Code.DURATION, "this duration has no unit", duration.span, hint)

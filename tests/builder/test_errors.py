@@ -164,6 +164,12 @@ def test_a_piece_never_reaches_beyond_its_place(text: str) -> None:
     assert {key for key, value in found.args.items() if value} == {"expressions", "from_", "where", "group"}
 
 
+@pytest.mark.parametrize("text", ["price > 5L", "price > 5s + 1.5D"])
+def test_a_typed_number_is_one_word(text: str) -> None:
+    """`5L` was written three times: the tokenizer makes three tokens of it."""
+    assert f"WHERE {text}" in bids.where(text).select("item").text
+
+
 @pytest.mark.parametrize("text", ["{", "{price", "1 + {", "({)"])
 def test_a_brace_that_is_not_closed_is_no_expression(text: str) -> None:
     """Spark reads {name}; one that is not closed took the word behind it, in the next piece of the query."""

@@ -25,7 +25,6 @@ from headrace.connectors.tcp import Limits, TcpClient, TcpServer
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline import spec as file
-from headrace.pipeline.durations import ticks
 from headrace.runtimes.embedded.feeds import ArrivalFeed, EventFeed, Feed, SystemFeed
 from headrace.runtimes.embedded.inflow import Inflow
 from headrace.runtimes.embedded.outputs import Outputs, QueryOutputs
@@ -33,6 +32,7 @@ from headrace.runtimes.embedded.shedding import Shed, Shedder
 from headrace.runtimes.embedded.timing import Timing
 from headrace.schema import Schema
 from headrace.time.clock import Clock
+from headrace.time.durations import ticks
 from headrace.time.timestamp import MAX_TIME
 
 GENERATED_GRAIN: Final = 10_000

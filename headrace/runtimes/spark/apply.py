@@ -12,7 +12,6 @@ import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.engine.durations import Duration
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.expressions.sparksql.spelling import quoted, stamped
@@ -45,6 +44,7 @@ from headrace.runtimes.spark.topology import hosts
 from headrace.runtimes.spark.types import no_column, spark_schema, ticks
 from headrace.schema import Schema
 from headrace.sql import Query, TableDef
+from headrace.time.durations import Duration
 from headrace.time.ets import TimerPromise
 
 KINDS = frozenset((RESULT, LATE, REJECTED))

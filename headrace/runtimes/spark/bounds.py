@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.engine.durations import Duration, ticks
 from headrace.engine.inputs import Inputs
 from headrace.engine.timekeeper import Heartbeats
 from headrace.errors import SparkError
 from headrace.graph.admission import Rules
 from headrace.time.bounds import Bounds
+from headrace.time.durations import Duration, ticks
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from headrace.time.grouping import Grouped
 from headrace.time.heartbeat import HeartbeatGenerator

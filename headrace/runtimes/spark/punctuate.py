@@ -14,28 +14,24 @@ folded past them.
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, TimestampType
 
-from headrace.errors import SparkError
-from headrace.runtimes.spark.timer import clock_of
+from headrace.errors import SparkError, TimeError
+from headrace.runtimes.spark.timer import SECOND, clock_of
+from headrace.time.durations import Duration
+from headrace.time.durations import ticks as in_ticks
 
 _NOW = "__headrace_now"
-
-_SECONDS = re.compile(r"\s*(\d+)\s*(s|sec|secs|second|seconds|m|min|mins|minute|minutes)\s*", re.I)
 
 
 def punctuate(
     df: DataFrame,
     *,
     time: str,
-    bounds: str | timedelta,
-    timer: str | DataFrame = "1 second",
+    bounds: Duration,
+    timer: Duration | DataFrame = "1 second",
 ) -> DataFrame:
     """The same stream with a watermark on `time` of now − `bounds`, whether rows come or not.
 
@@ -47,7 +43,7 @@ def punctuate(
     field = _time_field(df, time)
     if not df.isStreaming:
         return df
-    marked = _marked(_clock(df.sparkSession, timer), _interval(bounds))
+    marked = _clock(df.sparkSession, timer).withWatermark(_NOW, _interval(bounds))
     mark = marked.schema[_NOW].metadata
     silent = marked.filter(_never()).select(*(_opaque(each) for each in df.schema.fields))
     tagged = F.col(_quoted(time)).alias(time, metadata={**field.metadata, **mark})
@@ -71,19 +67,8 @@ def _opaque(field: StructField) -> Column:
 # --- the timer --------------------------------------------------------------------------------------------
 
 
-def _marked(clock: DataFrame, interval: str) -> DataFrame:
-    try:
-        return clock.withWatermark(_NOW, interval)
-    except PySparkException as error:
-        raise SparkError(
-            "HR-SP06",
-            f"bounds {interval!r} is not a length of time that Spark can read",
-            hint='write it as in "10 seconds" or "1 hour 30 minutes", not negative and without months',
-        ) from error
-
-
-def _clock(spark: SparkSession, timer: str | DataFrame) -> DataFrame:
-    if isinstance(timer, str):
+def _clock(spark: SparkSession, timer: Duration | DataFrame) -> DataFrame:
+    if not isinstance(timer, DataFrame):
         return _ticks(spark, timer)
     columns = timer.schema.fields
     if not timer.isStreaming or len(columns) != 1 or not isinstance(columns[0].dataType, TimestampType):
@@ -96,7 +81,7 @@ def _clock(spark: SparkSession, timer: str | DataFrame) -> DataFrame:
     return timer.toDF(_NOW)
 
 
-def _ticks(spark: SparkSession, period: str) -> DataFrame:
+def _ticks(spark: SparkSession, period: Duration) -> DataFrame:
     """Each second Spark's rate source: its times come from its offsets, so a replayed batch has the same.
 
     Its newest row is at least a second older than the moment at which Spark asks the sources what is new.
@@ -110,10 +95,9 @@ def _ticks(spark: SparkSession, period: str) -> DataFrame:
     return rate.select(F.col("timestamp").alias(_NOW))
 
 
-def _whole_seconds(period: str) -> int:
-    found = _SECONDS.fullmatch(period)
-    seconds = int(found[1]) * (60 if found[2].lower().startswith("m") else 1) if found else 0
-    if seconds < 1:
+def _whole_seconds(period: Duration) -> int:
+    seconds, rest = divmod(in_ticks(period, SECOND, "timer"), SECOND)
+    if seconds < 1 or rest:
         raise SparkError(
             "HR-SP08",
             f"timer {period!r} is not a whole number of seconds",
@@ -149,10 +133,12 @@ def _has_watermark(field: StructField) -> bool:
     return any("watermark" in key.lower() for key in field.metadata)
 
 
-def _interval(bounds: str | timedelta) -> str:
-    if isinstance(bounds, timedelta):
-        return f"{bounds // timedelta(milliseconds=1)} milliseconds"
-    return bounds
+def _interval(bounds: Duration) -> str:
+    """A duration as Spark writes it."""
+    try:
+        return f"{in_ticks(bounds, SECOND)} microseconds"
+    except TimeError as error:
+        raise SparkError("HR-SP06", error.message, place="bounds", hint=error.hint) from None
 
 
 def _quoted(name: str) -> str:

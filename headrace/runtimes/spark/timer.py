@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from headrace.engine.durations import Duration
-from headrace.engine.durations import ticks as in_ticks
 from headrace.errors import SparkError
 from headrace.runtimes.spark.ticks import MICROS, Timer
+from headrace.time.durations import Duration
+from headrace.time.durations import ticks as in_ticks
 
 SECOND: Final = 1_000_000
 
