@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak soak-hour lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test soak soak-hour simulate lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a
 # ARGS="--minutes 3" tries it; --help lists the other dials. It needs about a sixth of a core.
 soak-hour: $(READY) ## Run files, TCP, spilling and kills for an hour: memory, handles and checkpoint must stay flat
 	@$(PYTHON_IN_VENV) -m tests.soak $(ARGS)
+
+# A seed that fails is run again by: make simulate ARGS="--seed 17"
+simulate: $(READY) ## Run 10,000 seeds of the simulator: disks that fail, clocks that jump, processes that die
+	@PYTHONHASHSEED=0 $(PYTHON_IN_VENV) -m tests.simulation $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .

@@ -21,6 +21,10 @@ class Disk:
     `sync` returned; a name survives it once `sync` of its directory returned.
     """
 
+    def __init__(self) -> None:
+        self._safe: set[Path] = set()
+        """The directories whose names this process has made safe."""
+
     def open(self, path: Path, mode: str, buffering: int = -1, *, private: bool = False) -> BinaryIO:
         """A file: "rb" to read it, "wb" or "w+b" to write a new one, "r+b" or "a+b" to change one.
 
@@ -66,11 +70,24 @@ class Disk:
 
         `private`: nobody else may enter it, if it is made here.
         """
-        if path.is_dir():
-            return
-        self.mkdir(path.parent)
-        path.mkdir(0o700 if private else 0o777, exist_ok=True)
-        self.sync(path.parent)
+        path = path.absolute()
+        for each in reversed([each for each in (path, *path.parents) if not each.is_dir()]):
+            self._safe.discard(each)
+            self.make(each, 0o700 if private and each == path else 0o777)
+        for each in (path, *path.parents):
+            if each in self._safe or os.path.ismount(each):
+                break
+            self._secure(each)
+
+    def _secure(self, path: Path) -> None:
+        """The name of a directory, once: who made it may have been killed before that was safe."""
+        if os.access(path.parent, os.R_OK | os.W_OK):
+            self.sync(path.parent)
+        self._safe.add(path)
+
+    def make(self, path: Path, mode: int) -> None:
+        """Make one directory, unless it is there by now."""
+        path.mkdir(mode, exist_ok=True)
 
     def rmtree(self, path: Path) -> None:
         """Remove a directory with all that is in it."""

@@ -66,8 +66,8 @@ class FileSink:
             self._length = self._committed(self._size(), commit)
             if self._length and self.format == "csv":
                 self._check_header(schema)
-            mode = "r+b" if self.path.exists() else "w+b"
-            self._file = disk.current.open(self.path, mode, BUFFERED)
+            self._file = disk.current.open(self.path, "r+b" if self.path.exists() else "w+b", BUFFERED)
+            disk.current.sync(self.path.parent)
             self._file.truncate(self._length)
             self._begin_line(self._file)
             if not self._length and self.format == "csv":
@@ -197,6 +197,7 @@ class PartsSink:
                 return {"next": self._next, "pending": []}
             self._writer.seal()
             self._writer = None
+            disk.current.sync(self.path)
         self._next += 1
         return {"next": self._next, "pending": [self._next - 1]}
 
@@ -287,7 +288,9 @@ class Writer:
         self._file.close()
 
     def close(self) -> None:
-        """Let go of a file that nobody will read."""
+        """Let go of a file that nobody will read, unless it is sealed."""
+        if self._file.closed:
+            return
         with suppress(OSError, pa.ArrowException):
             self.to.close()
         with suppress(OSError):

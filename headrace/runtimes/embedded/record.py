@@ -48,6 +48,10 @@ class Recorder:
 
     def open(self, commit: Commit | None) -> None:
         """Go on from a commit; None: from nothing, and what was recorded here before is removed."""
+        with saying(self.path):
+            self._open(commit)
+
+    def _open(self, commit: Commit | None) -> None:
         disk.current.mkdir(self.path, private=True)
         self._number = 0 if commit is None else commit["next"]
         if commit is not None:
@@ -105,16 +109,18 @@ class Recorder:
         disk.current.flush(steps.file)
         steps.close()
         names = [f"steps-{self._number:06d}.jsonl", *rows]
+        disk.current.sync(self.path)
         self._steps, self._rows = None, {}
         self._number += 1
         return {"next": self._number, "pending": names}
 
     def publish(self, commit: Commit) -> None:
         """The commit was decided."""
-        for name in commit["pending"]:
-            if self._draft(name).exists():
-                disk.current.replace(self._draft(name), self.path / name)
-        disk.current.sync(self.path)
+        with saying(self.path):
+            for name in commit["pending"]:
+                if self._draft(name).exists():
+                    disk.current.replace(self._draft(name), self.path / name)
+            disk.current.sync(self.path)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -130,8 +136,12 @@ class _Rows:
 
     def __init__(self, path: Path, schema: Schema) -> None:
         self._sink = Summed(disk.current.open(path, "wb", private=True))
-        self._file = pa.PythonFile(self._sink, "w")
-        self.to = ipc.new_file(self._file, schema)
+        try:
+            self._file = pa.PythonFile(self._sink, "w")
+            self.to = ipc.new_file(self._file, schema)
+        except BaseException:
+            self._sink.close()
+            raise
 
     def seal(self) -> list[int]:
         """No more comes: make the file whole and safe; its size and checksum."""
@@ -141,7 +151,9 @@ class _Rows:
         return [self._sink.size, self._sink.crc]
 
     def close(self) -> None:
-        """Let go of a file that nobody will read."""
+        """Let go of a file that nobody will read, unless it is sealed."""
+        if self._sink.closed:
+            return
         with suppress(OSError, pa.ArrowException):
             self.to.close()
         with suppress(OSError):
