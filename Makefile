@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak soak-hour simulate lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test soak soak-hour simulate flips lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ soak-hour: $(READY) ## Run files, TCP, spilling and kills for an hour: memory, h
 # A seed that fails is run again by: make simulate ARGS="--seed 17"
 simulate: $(READY) ## Run 10,000 seeds of the simulator: disks that fail, clocks that jump, processes that die
 	@PYTHONHASHSEED=0 $(PYTHON_IN_VENV) -m tests.simulation $(ARGS)
+
+flips: $(READY) ## Flip 200 bits, one at a time, in every kind of file that is read back
+	@HEADRACE_FLIPS=200 $(PYTHON_IN_VENV) -m pytest -s tests/faults/test_flips.py $(ARGS)
 
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .

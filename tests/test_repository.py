@@ -286,3 +286,14 @@ def test_the_wheel_contains_the_mark_and_the_command(tmp_path: Path) -> None:
         entry = next(name for name in names if name.endswith("entry_points.txt"))
         assert "headrace/py.typed" in names
         assert "headrace = headrace.cli.__main__:main" in wheel.read(entry).decode()
+
+
+# --- security ---------------------------------------------------------------------------------------------
+
+
+def test_07_nothing_is_unpickled_but_what_the_users_own_code_made() -> None:
+    """States of aggregates that allow it, and what Spark's driver sends to its workers."""
+    reading = re.compile(r"pickle\.loads?\(|\bUnpickler\b|allow_pickle=True")
+    found = {path for path in (ROOT / "headrace").rglob("*.py") if reading.search(path.read_text())}
+    allowed = {"operators/accumulators/objects.py", "runtimes/spark/host.py"}
+    assert {str(path.relative_to(ROOT / "headrace")) for path in found} == allowed

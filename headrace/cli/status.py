@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.why import KILLED
+from headrace.connectors import disk
 from headrace.connectors.locking import is_held
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, load
@@ -24,8 +25,9 @@ def leave(pipeline: Pipeline, progress: Progress) -> None:
     path = pipeline.path(checkpoint) / NAME
     draft = path.with_suffix(".draft")
     try:
-        draft.write_text(json.dumps(asdict(progress)))
-        draft.replace(path)
+        with disk.current.open(draft, "wb", private=True) as file:
+            file.write(json.dumps(asdict(progress)).encode())
+        disk.current.replace(draft, path)
     except OSError:
         return
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
+import pickle
 import resource
 import shutil
 import signal
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from headrace.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.flow.state import decode, encode
 from headrace.pipeline import load
 from headrace.runtimes.embedded import Runner
+from headrace.runtimes.embedded.store import Store
 from tests.faults.killing import CONTEXT
 from tests.runtimes.embedded.pipelines import PIPELINES, bags, joined, sliding
 
@@ -189,3 +198,43 @@ def test_what_counts_at_the_first_start_only_may_change_later(tmp_path: Path) ->
     (tmp_path / "plain").mkdir()
     Runner(load(sliding(tmp_path / "plain", rows=900))).run()
     assert bags(tmp_path) == bags(tmp_path / "plain")
+
+
+class Passenger:
+    """What runs a command when a pickle of it is read."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_07_a_forged_checkpoint_runs_no_code(tmp_path: Path) -> None:
+    """Its checksums are right: whoever can write it can compute them."""
+    pipeline = sliding(tmp_path, rows=300)
+    Runner(load(pipeline)).run(max_steps=3)
+    store = Store(tmp_path / "state")
+    store.open()
+    (newest, *_) = store.candidates()
+    chain = store.snapshots(newest)
+    evil = np.frombuffer(pickle.dumps(Passenger(tmp_path / "ran")), np.uint8)
+    chunk = {**decode(chain[-1].chunks["source/bids"]), "closed": evil}
+    forged = replace(chain[-1], since=None, chunks={**chain[-1].chunks, "source/bids": encode(chunk)})
+    with mock.patch.object(Store, "_next_state", return_value=((), [forged])):
+        store.commit(Engine(), newest.body)
+    store.close()
+    with pytest.raises(HeadraceError, match="HR-G020"):
+        Runner(load(pipeline)).run()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_checkpoint_of_format_1_is_refused_in_words(tmp_path: Path) -> None:
+    pipeline = sliding(tmp_path, rows=300)
+    Runner(load(pipeline)).run(max_steps=3)
+    record = newest(tmp_path, "commit-*")
+    text = json.dumps({**json.loads(record.read_bytes().partition(b"\n")[2]), "format": 1}).encode()
+    record.write_bytes(b"%08x\n" % zlib.crc32(text) + text)
+    with pytest.raises(HeadraceError, match="HR-D003") as error:
+        Runner(load(pipeline)).run()
+    assert "start over" in error.value.hint
