@@ -251,6 +251,8 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP19": "A bound on latency needs a timer.",
         "HR-SP20": "A column has another type than in the checkpoint.",
         "HR-SP21": "The state in Spark's checkpoint is damaged, or of another version.",
+        "HR-SP22": "Another driver uses this checkpoint of Spark.",
+        "HR-SP23": "A checkpoint of Spark cannot be locked.",
         "HR-SP30": "A query of a pipeline failed on Spark while it was running.",
     },
     "Time": {

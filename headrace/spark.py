@@ -12,6 +12,7 @@ from headrace.errors import SparkError
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.apply import apply
+    from headrace.runtimes.spark.lock import lock
     from headrace.runtimes.spark.outputs import Files, outputs
     from headrace.runtimes.spark.pipeline import Runner
     from headrace.runtimes.spark.progress import listener
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # Name → the file of headrace.runtimes.spark that defines it. A new name also goes in the imports above.
 _HOMES = {
     "Files": "outputs",
+    "lock": "lock",
     "apply": "apply",
     "outputs": "outputs",
     "Runner": "pipeline",
@@ -34,7 +36,18 @@ _HOMES = {
 
 _EXTRA = ("pyspark", "pandas", "google")
 
-__all__ = ["Files", "Runner", "apply", "listener", "outputs", "punctuate", "report", "session", "stream"]
+__all__ = [
+    "Files",
+    "Runner",
+    "apply",
+    "listener",
+    "lock",
+    "outputs",
+    "punctuate",
+    "report",
+    "session",
+    "stream",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import SparkError
 from headrace.runtimes.spark.apply import Answers, answers
+from headrace.runtimes.spark.lock import hold
 from headrace.sql import Query
 
 Sink = Callable[[DataFrame, int], None]
@@ -57,7 +58,8 @@ class Outputs:
     ) -> StreamingQuery:
         """Start the one query; a path stands for Parquet `Files` there.
 
-        `trigger` is what `DataStreamWriter.trigger` takes, as in `{"availableNow": True}`.
+        `trigger` is what `DataStreamWriter.trigger` takes, as in `{"availableNow": True}`. While the query
+        runs, no other driver can start one on this checkpoint (HR-SP22).
         """
         sinks = {
             kind: _sink(sink)
@@ -74,7 +76,16 @@ class Outputs:
         writer = writer.queryName(name or self.query.name)
         if trigger:
             writer = writer.trigger(**trigger)
-        return writer.foreachBatch(self._to(sinks)).start()
+        held = hold(self.answers.together.sparkSession, checkpoint)
+        try:
+            started = writer.foreachBatch(self._to(sinks)).start()
+        except BaseException:
+            if held is not None:
+                held.release()
+            raise
+        if held is not None:
+            held.until_ended(started)
+        return started
 
     def _to(self, sinks: dict[str, Sink]) -> Callable[[DataFrame, int], None]:
         def write(together: DataFrame, batch: int) -> None:

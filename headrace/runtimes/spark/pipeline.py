@@ -23,6 +23,7 @@ from headrace.errors import PipelineError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.pipeline.pipeline import LATE, REJECTED
 from headrace.runtimes.spark.frames import ARRIVAL, Frames
+from headrace.runtimes.spark.lock import is_contended, lock
 from headrace.runtimes.spark.outputs import KINDS, Sink, outputs
 from headrace.runtimes.spark.progress import Progress, read
 from headrace.runtimes.spark.session import session
@@ -97,7 +98,9 @@ class Runner:
             spark = self._given or session(self.pipeline.name, **QUIET)
             if self._given is None:
                 stack.callback(spark.stop)
-            frames = Frames(spark, self.pipeline, self._home(stack))
+            home = self._home(stack)
+            stack.enter_context(lock(home, spark))  # before generators and sinks write anything
+            frames = Frames(spark, self.pipeline, home)
             sinks = {query.name: self._sinks(frames, query) for query in self.pipeline.queries}
             tell, accounts = on_progress or (lambda progress: None), dict[str, Account]()
             for together in self._turns(frames):
@@ -190,6 +193,8 @@ class Runner:
                 if (failed := query.exception()) is not None:
                     raise failed
         except PySparkException as error:
+            if is_contended(error):
+                raise  # `lock` says it in words
             raise SparkError(
                 "HR-SP30",
                 f"a query of the pipeline failed: {_gist(error)}",
