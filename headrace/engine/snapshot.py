@@ -63,14 +63,23 @@ class Snapshot:
     @staticmethod
     def decode(data: bytes) -> Snapshot:
         """What `encode` wrote."""
+        return Snapshot.decode_all(data)[0]
+
+    @staticmethod
+    def decode_all(data: bytes) -> list[Snapshot]:
+        """Several, one after the other; at least one."""
+        found: list[Snapshot] = []
+        at = 0
         with _readable():
-            (size,) = struct.unpack_from("<I", data)
-            head = json.loads(data[4 : 4 + size])
-            chunks, at = {}, 4 + size
-            for name, length in head["chunks"].items():
-                chunks[name] = data[at : at + length]
-                at += length
-            return Snapshot(head["version"], head["since"], head["now"], chunks)
+            while at < len(data) or not found:
+                (size,) = struct.unpack_from("<I", data, at)
+                head = json.loads(data[at + 4 : at + 4 + size])
+                chunks, at = {}, at + 4 + size
+                for name, length in head["chunks"].items():
+                    chunks[name] = data[at : at + length]
+                    at += length
+                found.append(Snapshot(head["version"], head["since"], head["now"], chunks))
+        return found
 
 
 def check_chain(chain: list[Snapshot], since: int | None) -> None:

@@ -21,7 +21,6 @@ import json
 import os
 import re
 import socket
-import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,7 +180,7 @@ class Store:
         contents = [self._content(state) for state in checkpoint.states]
         if None in contents:
             raise self._not_whole()
-        found = [snapshot for content in contents for snapshot in _unpacked(content or b"")]
+        found = [snapshot for content in contents for snapshot in Snapshot.decode_all(content or b"")]
         self._between = found[-1] if found[-1].since is not None else None
         return found
 
@@ -191,7 +190,7 @@ class Store:
         """Write a state and then the record that makes it count."""
         number = (self._last[-1].number if self._last else -1) + 1
         chain, snapshots = self._next_state(engine)
-        data = _packed(snapshots)
+        data = b"".join(snapshot.encode() for snapshot in snapshots)
         stored = Stored(f"state-{number:08d}.bin", len(data), zlib.crc32(data))
         states = (*chain, stored)
         version = snapshots[-1].version
@@ -268,16 +267,3 @@ def _long(chain: tuple[Stored, ...]) -> bool:
     """Whether a chain should begin again: it is not to grow without end."""
     increments = sum(state.size for state in chain[1:])
     return len(chain) > LONGEST_CHAIN or increments > 2 * chain[0].size + (1 << 20)
-
-
-def _packed(snapshots: list[Snapshot]) -> bytes:
-    parts = [snapshot.encode() for snapshot in snapshots]
-    return b"".join(each for part in parts for each in (struct.pack("<Q", len(part)), part))
-
-
-def _unpacked(data: bytes) -> Iterator[Snapshot]:
-    at = 0
-    while at < len(data):
-        (size,) = struct.unpack_from("<Q", data, at)
-        yield Snapshot.decode(data[at + 8 : at + 8 + size])
-        at += 8 + size
