@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from headrace.connectors.contract import Block, Position, Source
+from headrace.connectors.contract import Block, Position, Source, Span
 
 
 class ReadAhead:
@@ -42,9 +42,9 @@ class ReadAhead:
     def position(self) -> Position:
         return self._position
 
-    def seek(self, position: Position) -> None:
+    def seek(self, position: Position, span: Span | None = None) -> None:
         self._settle()
-        self._source.seek(position)
+        self._source.seek(position, span)
         self._position, self.ended = self._source.position(), self._source.ended
 
     def _settle(self) -> None:

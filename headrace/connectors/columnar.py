@@ -48,7 +48,7 @@ class ColumnarReader:
         self._parts: Iterator[Part] = iter(())
         self._at: list[int] | None = None
 
-    def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
+    def read(self, at: Any, *, complete: bool, stop: Any = None) -> tuple[Block, Any] | None:
         if at == GIVEN_UP:
             return None
         try:

@@ -17,7 +17,15 @@ from headrace.schema import Schema
 
 Times: TypeAlias = npt.NDArray[np.int64]
 Position: TypeAlias = Any
-"""Where a source is, as JSON; its meaning is the source's own."""
+"""Where a source is, as JSON; its meaning is the source's own.
+
+It says which rows were given, by what they were read from and not by how that was spelled: of files, the name
+from the pipeline's folder, how far each was read and checksums of what was read; of a connection, the offset
+in its spool; of a generator, the number of the next row. What is added to the world afterwards does not
+change which rows a position means. If what was given has changed, `seek` finds out and raises.
+"""
+Span: TypeAlias = Any
+"""From where to where a block was read, as JSON: with it, a block that was taken in part is read again."""
 Commit: TypeAlias = dict[str, Any]
 """What of a sink is safe, as JSON."""
 
@@ -38,12 +46,14 @@ class Bad:
 class Block:
     """Rows in arrival order, and what was bad among them.
 
-    `arrival` are the instants at which the rows come, of a source that makes its own.
+    `arrival` are the instants at which the rows come, of a source that makes its own. `span` says where the
+    rows are; a source whose position alone makes it read the same block again has none.
     """
 
     data: pa.RecordBatch
     bad: tuple[Bad, ...] = ()
     arrival: Times | None = None
+    span: Span | None = None
 
     def __len__(self) -> int:
         return int(self.data.num_rows)
@@ -52,9 +62,10 @@ class Block:
 class Source(Protocol):
     """Rows of one stream.
 
-    Laws: after `seek(p)`, with p what `position()` said, `read` gives the rows that came after p, each once;
-    memory does not grow with what has been read. `read` never waits: None means nothing now, and nothing
-    ever if `ended`.
+    Laws: after `seek(p)`, with p what `position()` said, `read` gives the rows that came after p, each once.
+    After `seek(p, s)`, with s the span of a block that was read at p, the next `read` gives that block again,
+    the same rows and the same bad input in the same order, whatever has come since. Memory does not grow with
+    what has been read. `read` never waits: None means nothing now, and nothing ever if `ended`.
     """
 
     @property
@@ -75,8 +86,8 @@ class Source(Protocol):
         """Where the next `read` begins."""
         ...
 
-    def seek(self, position: Position) -> None:
-        """Go to where another source of the same definition was."""
+    def seek(self, position: Position, span: Span | None = None) -> None:
+        """Go to where another source of the same definition was; `span` is of a block taken in part."""
         ...
 
     def close(self) -> None:

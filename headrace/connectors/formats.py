@@ -42,8 +42,11 @@ class Format:
 class Reader(Protocol):
     """One open file."""
 
-    def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
-        """The rows at a place (None: the beginning) and the place after them; None at the end."""
+    def read(self, at: Any, *, complete: bool, stop: Any = None) -> tuple[Block, Any] | None:
+        """The rows at a place (None: the beginning) and the place after them; None at the end.
+
+        `stop`: they were read before, and that was the place after them; they are the same again.
+        """
         ...
 
     def close(self) -> None: ...
@@ -74,14 +77,15 @@ class LinesReader:
         self._begin = 0
         self._bad: tuple[Bad, ...] = ()
 
-    def read(self, at: Any, *, complete: bool) -> tuple[Block, Any] | None:
+    def read(self, at: Any, *, complete: bool, stop: Any = None) -> tuple[Block, Any] | None:
         decoder = self._decoder or self._decoding(complete)
         if decoder is None:
             return None
         if self._bad and (at or 0) < self._begin:
             return Block(empty(self._schema), self._bad), self._begin
         begin = max(at or 0, self._begin)
-        cut = self._lines.read(begin, complete=complete)
+        again = None if stop is None else self._lines.read_again(begin, stop)
+        cut = again or self._lines.read(begin, complete=complete)
         if cut is None:
             return None
         block = decoder.decode(cut.lines if begin else cut.lines.removeprefix(MARK))
@@ -101,6 +105,10 @@ class LinesReader:
             line = file.readline(self._how.longest)
         whole = complete or line.endswith(b"\n") or len(line) == self._how.longest
         return line if line and whole else None
+
+    def rest(self, at: Any) -> bytes:
+        """The beginning of a line that has not ended."""
+        return self._lines.rest(max(at or 0, self._begin))
 
     def close(self) -> None:
         self._lines.close()

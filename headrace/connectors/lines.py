@@ -61,6 +61,25 @@ class LineFile:
         end = len(data) if whole else data.rfind(b"\n") + 1
         return Cut(data[:end], offset + end) if end else None
 
+    def read_again(self, offset: int, stop: int) -> Cut:
+        """The lines up to `stop`, which were read at once before, whatever was written after them."""
+        if self._file is None:
+            self._file = disk.current.open(self.path, "rb")
+        self._file.seek(offset)
+        data = self._file.read(min(stop - offset, self._longest + 1))
+        if _first_line(data) <= self._longest:
+            return Cut(data + self._file.read(stop - offset - len(data)), stop)
+        self._file.seek(stop - 1)
+        size = stop - offset - (self._file.read(1) == b"\n")
+        return Cut(b"", stop, (too_long(data, size),))
+
+    def rest(self, offset: int) -> bytes:
+        """The beginning of a line that has not ended."""
+        if self._file is None:
+            return b""
+        self._file.seek(offset)
+        return self._file.read(4096)
+
     def _skip(self, file: BinaryIO, offset: int, complete: bool) -> Cut | None:
         """Past the end of a line that is too long, reading on from where the search came to last time."""
         at, ended = max(self._skipped[1], offset), 0

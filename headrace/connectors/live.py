@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from headrace.connectors.codes import Code
-from headrace.connectors.contract import Bad, Block, Position, empty, shown
+from headrace.connectors.contract import Bad, Block, Position, Span, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.formats import Format, decoder
 from headrace.connectors.json_lines import JsonLines
@@ -81,8 +81,8 @@ class Assembler:
 class LiveLines:
     """Rows of the lines on a wire. It ends with the wire, or, with `keep_open`, never.
 
-    A position is the offset of the first line that was not given out, and, once the block that begins there
-    was read, of the end of that block: read again, it is the same block. With `header`, the first line of a
+    A position is the offset of the first line that was not given out, and the span of a block the offset of
+    its end. With `header`, the first line of a
     run names the columns; a position holds them for the lines in the spool.
     """
 
@@ -124,9 +124,8 @@ class LiveLines:
             self._expect_header()
         if not got and not bad:
             return None
-        self._at["end"] = self._bytes - self._lines.pending
         self._at = self._here()
-        return Block(block.data, (*bad, *block.bad))
+        return Block(block.data, (*bad, *block.bad), span={"end": self._bytes - self._lines.pending})
 
     def _receive(self) -> tuple[bytes, list[Bad]]:
         """All that is there, up to a block, as whole lines."""
@@ -187,13 +186,13 @@ class LiveLines:
         at: dict[str, Any] = {"bytes": self._bytes - self._lines.pending}
         return at if self._names is None else {**at, "names": self._names}
 
-    def seek(self, position: Position) -> None:
+    def seek(self, position: Position, span: Span | None = None) -> None:
         self._fresh = False
         self._at, self._bytes = position, position["bytes"]
         if self.spool is None:
             return
         self.spool.resume(self._bytes)
-        self._spooled, self._same = self.spool.end, position.get("end")
+        self._spooled, self._same = self.spool.end, None if span is None else span["end"]
         if self._bytes < self._spooled and "names" in position:
             self._use(position["names"])
 

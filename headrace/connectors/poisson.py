@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.connectors.contract import Block, Position
+from headrace.connectors.contract import Block, Position, Span
 from headrace.errors import ConnectorError
 from headrace.schema import DataType, Schema
 
@@ -80,7 +80,7 @@ class PoissonSource:
     def position(self) -> Position:
         return {"block": self._block, "made": self._made, "clock": self._clock}
 
-    def seek(self, position: Position) -> None:
+    def seek(self, position: Position, span: Span | None = None) -> None:
         self._block, self._made, self._clock = position["block"], position["made"], position["clock"]
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Bad, Source
 from headrace.connectors.files import FilesSource
+from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import Format
 from headrace.connectors.live import Assembler, LiveLines, StandardInput
 from headrace.connectors.nexmark import STREAMS, NexmarkGenerator
@@ -52,7 +53,7 @@ def directory(root: Path, name: str) -> FilesSource:
         if not path.exists():
             write(path, name, ROWS[begin : begin + 20])
     how = Format("arrow" if name == "stream" else name, block=40, rows=4)
-    return FilesSource(str(root), SCHEMA, how)
+    return FilesSource(str(root), SCHEMA, how, finished=FinishedFiles(root / ".log"))
 
 
 def ahead(root: Path, name: str) -> ReadAhead:
@@ -78,6 +79,8 @@ def test_a_source_goes_on_from_any_position(
     assert source.ended
     assert count == len(ROWS)
     assert len(positions) > 10
+    inner = source if isinstance(source, FilesSource) else source._source  # type: ignore[attr-defined]
+    inner.finished.secure()
     for position, done in positions:
         other = make(tmp_path, name)
         other.read()
@@ -116,7 +119,8 @@ def test_a_line_that_never_ends_is_skipped_as_it_grows(tmp_path: Path) -> None:
     (found,) = [block for block in iter(source.read, None) if block.bad]
     assert found.bad[0].code == "HR-R104"
     assert "300 bytes" in found.bad[0].reason
-    assert source.position()["read"][str(path)] == path.stat().st_size
+    (mark,) = source.position()["files"].values()
+    assert mark[0] == path.stat().st_size
     source.close()
 
 

@@ -82,14 +82,17 @@ def test_rows_after_the_last_commit_are_read_again(runs: Any, width: int) -> Non
 def test_a_block_that_is_read_again_is_the_same_block(tmp_path: Path) -> None:
     source = live([b'{"n": 1}\n{"n": 2}\n{"n"', b": 3}\n"], tmp_path)
     at = source.position()
-    first = numbers(source.read())
+    block = source.read()
+    assert block is not None
+    first = numbers(block)
     assert first == [1, 2, 3]
     source.wire.left.append(b'{"n": 4}\n')  # type: ignore[attr-defined]
     source.read()
     source.close()
     again = live([], tmp_path)
-    again.seek(at)
+    again.seek(at, block.span)
     assert [numbers(again.read()), numbers(again.read()), again.read()] == [first, [4], None]
+    again.close()
 
 
 def test_a_line_that_a_kill_cut_off_is_rejected(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.connectors.columns import fit
-from headrace.connectors.contract import Block, Position
+from headrace.connectors.contract import Block, Position, Span
 from headrace.connectors.nexmark.generator import STREAMS, NexmarkGenerator
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
@@ -69,7 +69,7 @@ class NexmarkSource:
     def position(self) -> Position:
         return {"at": self._at}
 
-    def seek(self, position: Position) -> None:
+    def seek(self, position: Position, span: Span | None = None) -> None:
         self._at = position["at"]
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.connectors.contract import Bad, Position, Source, Times
+from headrace.connectors.contract import Bad, Position, Source, Span, Times
+from headrace.errors import ConnectorError
 from headrace.runtimes.embedded.timing import Timed, Timing, running_newest, ticks_of
 from headrace.schema import Schema
 from headrace.time.timestamp import MIN_TIME
@@ -37,6 +38,7 @@ class Loaded:
     arrival: Times
     bad: tuple[Bad, ...]
     begin: Position
+    span: Span | None
     before: int
     taken: int = 0
     bad_taken: int = 0
@@ -92,7 +94,7 @@ class Inflow:
         before = self._newest
         if len(arrival):
             self._newest = int(arrival[-1])
-        self.loaded.append(Loaded(timed, arrival, (*block.bad, *timed.bad), begin, before))
+        self.loaded.append(Loaded(timed, arrival, (*block.bad, *timed.bad), begin, block.span, before))
         return True
 
     def _timed(self, data: pa.RecordBatch, given: Times | None) -> tuple[Timed, Times]:
@@ -158,24 +160,35 @@ class Inflow:
         return Piece(self.name, timed.data.slice(begin, stop - begin), times, bad)
 
     def position(self) -> dict[str, Any]:
-        """Where to go on: the block that was taken in part, and how much of it."""
+        """Where to go on; of a block that was taken in part, where it is and how much of it was taken."""
         if not self.loaded:
-            return {"at": self.source.position(), "rows": 0, "bad": 0, "newest": self._newest}
+            return {"at": self.source.position(), "newest": self._newest}
         block = self.loaded[0]
-        return {"at": block.begin, "rows": block.taken, "bad": block.bad_taken, "newest": block.before}
+        at = {"at": block.begin, "newest": block.before}
+        if not block.taken and not block.bad_taken:
+            return at
+        return at | {"block": {"span": block.span, "rows": block.taken, "bad": block.bad_taken}}
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on where `position` was: read the block again and pass over what was taken of it."""
-        self.source.seek(position["at"])
+        taken = position.get("block")
+        self.source.seek(position["at"], None if taken is None else taken["span"])
         self.loaded.clear()
         self._newest = position["newest"]
-        if position["rows"] or position["bad"]:
-            self.load()
-            if self.loaded:
-                self.loaded[0].taken = min(position["rows"], len(self.loaded[0].arrival))
-                self.loaded[0].bad_taken = min(position["bad"], len(self.loaded[0].bad))
-                if not self.loaded[0].left and not self.bad:
-                    self.loaded.popleft()
+        if taken is None:
+            return
+        block = self.loaded[0] if self.load() else None
+        if block is None or len(block.arrival) < taken["rows"] or len(block.bad) < taken["bad"]:
+            raise ConnectorError(
+                "HR-C002",
+                f"of a block that was taken in part, {taken['rows']} rows and {taken['bad']} bad rows, "
+                "not as much is there any more",
+                place=f"streams.{self.name}",
+                hint="put the input back as it was, or delete the checkpoint and the outputs to start over",
+            )
+        block.taken, block.bad_taken = taken["rows"], taken["bad"]
+        if not block.left and not self.bad:
+            self.loaded.popleft()
 
     def close(self) -> None:
         self.source.close()

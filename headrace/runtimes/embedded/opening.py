@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Sink, Source
 from headrace.connectors.files import FilesSource
+from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import SUFFIXES, Format
 from headrace.connectors.live import LiveLines, StandardInput
 from headrace.connectors.nexmark import Laws, NexmarkGenerator
@@ -40,12 +41,22 @@ GENERATED_GRAIN: Final = 10_000
 
 
 class Opening:
-    """Opens what a pipeline names. `started` is the wall clock at its first start."""
+    """Opens what a pipeline names. `started` is the wall clock at its first start; `say` hears of changes."""
 
-    def __init__(self, pipeline: Pipeline, clock: Clock, started: int, into: Path | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        clock: Clock,
+        started: int,
+        into: Path | None = None,
+        say: Callable[[str], None] = lambda message: None,
+    ) -> None:
         self.pipeline, self.clock, self.started, self.into = pipeline, clock, started, into
+        self.say = say
         self.spools: dict[str, Spool] = {}
         """Of streams whose rows cannot be asked for again, by name."""
+        self.finished: dict[str, FinishedFiles] = {}
+        """Of streams that are read from files, by name."""
         self._names: dict[Path, str] = {}
 
     # --- clocks and feeds
@@ -192,7 +203,16 @@ def _files(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
     path = opening.pipeline.path(spec.path)
     name = format_of(spec.format, any_file(path), place)
     how = replace(how_of(spec, name), block=spec.block_bytes, rows=spec.block_rows, most=spec.max_block)
-    source = FilesSource(str(path), schema, how, spec.follow or spec.keep_open, spec.order)
+    source = FilesSource(
+        str(path),
+        schema,
+        how,
+        spec.follow or spec.keep_open,
+        spec.order,
+        opening.pipeline.root,
+        opening.finished.setdefault(stream.name, FinishedFiles(_beside(opening, "files"), stream.name)),
+        opening.say,
+    )
     return ReadAhead(source) if source.bounded else source
 
 
@@ -258,10 +278,16 @@ def _stdin(opening: Opening, stream: PipelineStream, schema: Schema) -> Source:
 
 def _spool(opening: Opening, name: str) -> Spool | None:
     """Where there are checkpoints, lines are written down before they count."""
+    folder = _beside(opening, "spool")
+    return None if folder is None else opening.spools.setdefault(name, Spool(folder, name))
+
+
+def _beside(opening: Opening, name: str) -> Path | None:
+    """A folder in that of the checkpoints, if there are any."""
     checkpoint = opening.pipeline.spec.pipeline.checkpoint
-    if checkpoint is None or opening.into is not None:
-        return None
-    return opening.spools.setdefault(name, Spool(opening.pipeline.path(checkpoint) / "spool", name))
+    return (
+        None if checkpoint is None or opening.into is not None else opening.pipeline.path(checkpoint) / name
+    )
 
 
 SOURCES: Final[dict[type[Any], Callable[[Opening, PipelineStream, Schema], Source]]] = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from headrace.connectors.contract import Commit
+from headrace.connectors.identity import Names
 from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.errors import DurabilityError
@@ -24,6 +26,8 @@ from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 POLL: Final = 0.02
 """Seconds to wait before asking silent sources again."""
+NOTES: Final = 50
+"""Notes about what became of files and clocks that are shown: the newest."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Runner:
         self._store = Store(pipeline.path(str(table.checkpoint))) if durable else None
         self._recorder = self._recording()
         self._messages: list[str] = list(pipeline.warnings)
+        self._notes: deque[str] = deque(maxlen=NOTES)
         self._begun = time.monotonic()
         self._rows = 0
         self._committed = (0, self._begun)
@@ -136,13 +141,13 @@ class Runner:
         self.engine = self.build_engine()
         checkpoint = self._newest()
         self._started = checkpoint.body["started"] if checkpoint else self._clock.now()
-        opening = Opening(self.pipeline, self._clock, self._started, self._into)
+        opening = Opening(self.pipeline, self._clock, self._started, self._into, self._notes.append)
         self._clock_kind = opening.kind
         self.outputs = opening.outputs()
         self.feed = opening.feed()
         if isinstance(self.feed, SystemFeed):
             self._rows_may_wait()
-        self._spools = opening.spools
+        self._spools, self._finished = opening.spools, opening.finished
         if checkpoint is None:
             self._begin()
         else:
@@ -299,10 +304,14 @@ class Runner:
         positions = store.oldest.body["feed"]["streams"]
         for name, spool in self._spools.items():
             spool.forget(positions[name]["at"]["bytes"])
+        for name, finished in self._finished.items():
+            finished.forget(positions[name]["at"]["log"])
 
     def _decide(self, store: Store, commits: dict[str, Commit], recorded: Commit | None) -> None:
         for spool in self._spools.values():
             spool.secure()
+        for finished in self._finished.values():
+            finished.secure()
         body: dict[str, Any] = {
             "tables": _essence(self.pipeline),
             "started": self._started,
@@ -328,7 +337,7 @@ class Runner:
             elapsed=time.monotonic() - self._begun,
             checkpoints=self._commits,
             checkpoint_bytes=self._store.bytes_written if self._store else 0,
-            messages=tuple(self._messages),
+            messages=(*self._messages, *self._notes),
             before=self._before,
         )
         self._before = now
@@ -350,6 +359,9 @@ class Runner:
 def _essence(pipeline: Pipeline) -> dict[str, Any]:
     """What of a pipeline its state depends on."""
     tables = pipeline.tables()
+    names = Names(pipeline.root)
+    for each in tables["tables"].values():
+        each["path"] = names.of(Path(each["path"]))
     kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
     return kept | {"clock": tables["pipeline"].get("clock"), "strategy": tables["pipeline"]["strategy"]}
 

@@ -112,7 +112,7 @@ def sender(rows: int) -> tuple[int, threading.Thread, list[bool]]:
         client, _ = server.accept()
         with client, server:
             lines = (json.dumps({"k": k, "v": "x" * 100, "at": 10**15 + k}) for k in range(rows))
-            client.sendall("\n".join(lines).encode())
+            client.sendall("".join(f"{line}\n" for line in lines).encode())
         done.append(True)
 
     thread = threading.Thread(target=send)
