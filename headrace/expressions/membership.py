@@ -87,6 +87,8 @@ def in_list(operand: Bound, options: Sequence[Bound]) -> Bound:
     values = [cast(each, of) for each in options]
     constants = [each.value for each in values if isinstance(each, Constant)]
     few = len(values) <= FEW and family(of) in COMPARED
+    if not values:
+        return Constant(False, pa.bool_())
     if few or pa.types.is_null(of) or len(constants) < len(values):
         return connective(
             OR, *(comparison("=", operand, each) for each in values), Constant(False, pa.bool_())
