@@ -1,7 +1,7 @@
 """`make soak-hour`: a pipeline runs for an hour and must hold no more at the end than after its first third.
 
-At first the process is killed a few times. Then come a great many keys at once, whose memory must be given
-back when they have expired. The last two thirds are judged: the slope of memory, handles, threads,
+At first the process is killed a few times. Then, twice, a great many keys come at once, whose memory must be
+given back when they have expired. The last two thirds are judged: the slope of memory, handles, threads,
 checkpoint, commit record, spill and spool against a bound for each. At the end it is killed once more; the
 restart must account for every row that was sent and have answered each exactly once.
 """
@@ -61,7 +61,7 @@ class Soak:
     samples: list[dict[str, Any]] = field(default_factory=list)
     kills: list[float] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)
-    bursted: tuple[float, float] = (0.0, 0.0)
+    bursts: list[tuple[float, float]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -91,13 +91,14 @@ class Soak:
         self.world.burst(rows)
         for _ in range(-(-rows // MOST)):
             self.send_until(self.now + TURN)
-        self.bursted = (begun, self.now)
+        self.bursts.append((begun, self.now))
 
     def _sample(self) -> None:
         found = sample(self.process.pid, self.root, self.begun)
         if found is None:
             return
         self.samples.append(found)
+        self.world.warm |= found["promised"]
         for name, rows in found["streams"].items():
             if rows["in"] != rows["processed"] + rows["late"] + rows["rejected"]:
                 self._note(f"the account of {name} does not balance: {rows}")
@@ -153,7 +154,10 @@ class Soak:
             rows = {name: s["rows_in"] for name, s in status["streams"].items()}
             sent = {name: each.rows for name, each in self.world.sent.items()}
             self._note(f"rows read {rows}, and not {sent}")
-        time.sleep(25)  # the last windows close: ten seconds, and five for rows that may still come
+        # The last windows close: ten seconds, five for rows that may still come, and a commit.
+        end = self.now + PATIENCE
+        while self.now < end and self._alive() and mistakes(self.root, self.world.sent):
+            time.sleep(5)
         if self._alive():
             self._sample()
             self.process.send_signal(signal.SIGTERM)
@@ -187,15 +191,16 @@ def main() -> int:
         for at in sorted(rng.uniform(0.04, 0.14) * length for _ in range(asked.kills)):
             soak.send_until(at)
             soak.kill()
-        soak.send_until(length / 4)
-        soak.burst(asked.burst)
+        for at in (length / 6, length / 4):
+            soak.send_until(at)
+            soak.burst(asked.burst)
         soak.send_until(length)
         soak.finish()
     except KeyboardInterrupt:
         soak.wrong.append("interrupted")
     finally:
         soak.close()
-    since = max(length / 3, soak.bursted[1] + EXPIRED, *(at + length / 12 for at in soak.deaths))
+    since = max(length / 3, soak.bursts[-1][1] + EXPIRED, *(at + length / 12 for at in soak.deaths))
     code = tell(soak, since, asked.samples)
     if asked.directory is None and code == 0:
         shutil.rmtree(root)
@@ -210,7 +215,7 @@ def tell(soak: Soak, since: float, path: Path) -> int:
     judged = [each for each in soak.samples if each["at"] <= until]
     verdicts = []
     if sum(each["at"] >= since for each in judged) > 10:
-        verdicts = judge(judged, since) + judge_return(judged, soak.bursted, since)
+        verdicts = judge(judged, since) + judge_return(judged, soak.bursts, since)
     sent = {name: asdict(each) | {"rows": each.rows} for name, each in soak.world.sent.items()}
     born = max((*soak.kills[:-1], *soak.deaths), default=0.0)
     cpu = judged[-1]["cpu"] / max(1.0, until - born) if judged else 0

@@ -47,6 +47,7 @@ def sample(pid: int, root: Path, begun: float) -> dict[str, Any] | None:
             for name, stream in status["streams"].items()
         },
         "operators": status["operators"],
+        "promised": all(stream["heartbeat"] is not None for stream in status["streams"].values()),
     }
 
 

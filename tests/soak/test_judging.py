@@ -54,11 +54,15 @@ def test_shrinking_is_not_growth() -> None:
 
 @pytest.mark.parametrize(("kept", "returned"), [(0.0, True), (1e6, True), (9e6, False)])
 def test_what_a_burst_took_is_given_back(kept: float, returned: bool) -> None:
-    values = np.where(TIMES < 200, 1e6, 1e6 + kept) + np.where((TIMES >= 200) & (TIMES < 300), 2e7, 0)
-    samples = [{"at": at, "pid": 1, "held": held, "rss": 1e8} for at, held in zip(TIMES, values, strict=True)]
+    held = np.where(TIMES < 100, 1e6, 1e6 + kept) + np.where((TIMES >= 200) & (TIMES < 300), 2e7, 0)
+    rss = np.where(TIMES < 100, 1e8, 2e8)  # freed memory is kept once
+    series = zip(TIMES, held, rss, strict=True)
+    samples = [{"at": at, "pid": 1, "held": state, "rss": whole} for at, state, whole in series]
     earlier = [{"at": 0.0, "pid": 0, "held": 9e9, "rss": 9e9}]  # of a process that was killed
-    verdicts = judge_return(earlier + samples, (200.0, 210.0), 310.0)
-    assert [each.flat for each in verdicts] == [returned, True]
+    bursts = [(100.0, 110.0), (200.0, 210.0)]
+    assert [each.flat for each in judge_return(earlier + samples, bursts, 310.0)] == [returned, True]
+    growing = [{**each, "rss": each["rss"] + (5e7 if each["at"] > 200 else 0)} for each in samples]
+    assert [each.flat for each in judge_return(growing, bursts, 310.0)] == [returned, False]
 
 
 def test_the_soak_has_a_pipeline() -> None:

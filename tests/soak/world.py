@@ -108,6 +108,8 @@ class World:
     """Files that stay in the directory; older ones are removed, as a job that tidies up does."""
     rotate: float | None = None
     """Seconds between rotations of the log."""
+    warm: bool = False
+    """Whether something has been promised on every stream: before that, no row is late."""
     sent: dict[str, Sent] = field(default_factory=lambda: {name: Sent() for name in STREAMS})
     mishaps: Counter[str] = field(default_factory=Counter)
 
@@ -148,7 +150,6 @@ class World:
         count = min(int(self._due[stream]), MOST)
         self._due[stream] -= count
         sent, lines = self.sent[stream], list[str]()
-        warm = time.monotonic() - self._begun > 15  # before that, nothing has been promised yet
         for _ in range(count):
             now, chance = time.time_ns() // 1000, self._rng.random()
             row = {"n": sent.rows, "k": sent.rows * 7919, "v": self._rng.random(), **columns}
@@ -156,7 +157,7 @@ class World:
                 sent.bad += 1
                 lines.append(json.dumps(row)[: self._rng.randint(1, 9)])
                 continue
-            late = warm and chance < 0.01
+            late = self.warm and chance < 0.01
             sent.late += late
             sent.good += not late
             names = {"lots": "k v note", "log": "k", "wire": "n k note"}[stream].split()

@@ -155,7 +155,7 @@ def dials(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@effort(0.2, "each is a run of many micro-batches, most of them twice")
+@effort(0.15, "each is a run of many micro-batches, most of them twice")
 @given(st.data())
 def test_the_answers_are_those_of_the_rows_that_count(name: str, data: st.DataObject) -> None:
     rng = random.Random(data.draw(st.integers(0, 2**32)))
