@@ -40,7 +40,7 @@ def options() -> argparse.Namespace:
     words.add_argument("--burst", type=int, default=100_000, help="keys that come at once (100000)")
     words.add_argument("--budget", default="1500 kB", help="memory for the state of the queries (1500 kB)")
     words.add_argument(
-        "--rotate", type=float, default=0.0, help="seconds between rotations of the log; 0: never (0)"
+        "--rotate", type=float, default=45.0, help="seconds between rotations of the log; 0: never (45)"
     )
     words.add_argument("--keep-files", type=int, default=60, help="files that stay in the directory (60)")
     words.add_argument("--seed", type=int, default=16, help="of kills, late and bad rows (16)")
