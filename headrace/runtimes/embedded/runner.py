@@ -187,6 +187,8 @@ class Runner:
         self._check_same(chosen)
         if chosen.number < self._store.newest:
             self._go_back(chosen)
+        elif self._store.damaged:
+            self._messages.append("an older checkpoint was damaged; the next commit replaces it")
         return chosen
 
     def _check_same(self, checkpoint: Checkpoint) -> None:

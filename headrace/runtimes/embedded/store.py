@@ -76,6 +76,8 @@ class Store:
         self._last: list[Checkpoint] = []
         self._between: Snapshot | None = None
         """What changed from the last checkpoint but one to the last, if that is known."""
+        self.damaged: list[int] = []
+        """The records that were found here and are not whole."""
         self.bytes_written = 0
 
     def open(self) -> None:
@@ -122,6 +124,7 @@ class Store:
         whole = [each for each in found if each is not None and self._intact(each)]
         if numbers and not whole:
             raise self._not_whole()
+        self.damaged = sorted(set(numbers) - {each.number for each in whole})
         self._last = [each for each in reversed(whole) if whole[0].number - each.number < KEPT]
         return whole
 

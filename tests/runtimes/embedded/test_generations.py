@@ -150,7 +150,8 @@ def test_after_a_damaged_generation_there_are_two_again(tmp_path: Path) -> None:
     for victim in (min(named(older)), min(named(newer))):
         path = tmp_path / "state" / victim
         path.write_bytes(path.read_bytes()[:-1])
-        Runner(load(pipeline)).run(max_steps=2)
+        messages = Runner(load(pipeline)).run(max_steps=2).progress.messages
+        assert any("checkpoint was" in message for message in messages)
         older, newer = sorted((tmp_path / "state").glob("commit-*"))
         assert named(older) & named(newer) == set()
         assert victim not in named(older) | named(newer)
