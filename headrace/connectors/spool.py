@@ -6,7 +6,8 @@
 A segment ends with each commit, and goes when no checkpoint that is kept begins before its end. It is made of
 frames: the length and checksum of some bytes, a checksum of these two and of the offset, and the bytes. So
 damage is noticed, also in a length, and told from the last frame of a run that was killed while it wrote:
-nothing of that one was used yet.
+nothing of that one was used yet. A loss of power may take what came since the last commit, and leaves zeros
+in its place: there the spool ends. Any other damage is an error.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from headrace.connectors.lines import CUT
 from headrace.errors import ConnectorError, DurabilityError
 
 HEAD: Final = struct.Struct("<III")
+ZEROS: Final = bytes(16)
+"""What no flipped bit makes of lines."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class _Segment:
     offsets: list[int]
     places: list[int]
     end: int
+    damage: int | None
+    """The place of the frame that is not what was written; the frames before it are whole."""
 
 
 class Spool:
@@ -50,6 +55,10 @@ class Spool:
         self._file: BinaryIO | None = None
         self._known: _Segment | None = None
         self.end = 0
+        self.secured = 0
+        """The offset up to which all is safe on disk."""
+        self.lost = ""
+        """What a loss of power took, in words."""
 
     def clear(self) -> None:
         """Begin: whatever is there is of another run."""
@@ -62,17 +71,38 @@ class Spool:
         with self._saying("read what was received"):
             segments = list(self._segments())
             begin = self.end = segments[0][0] if segments else 0
-            following = [start for start, _ in segments[1:]]
-            for (start, path), after in itertools.zip_longest(segments, following):
-                over = after is not None and after <= offset
-                if start == self.end:
-                    self.end = after if over else self._scanned(start, path).end
-                if after not in (None, self.end):
-                    raise self._missing(f"bytes {self.end} to {after} are missing")
+            for place, (start, path) in enumerate(segments):
+                after = segments[place + 1][0] if place + 1 < len(segments) else None
+                if start != self.end:
+                    self._gap(start, [path for _, path in segments[place:]])
+                    break
+                self.end = after if after is not None and after <= offset else self._taken_up(start, path)
+            if segments:
+                disk.current.sync(self._folder)
         if not begin <= offset <= self.end:
             raise self._missing(f"bytes {begin} to {self.end}, not {offset}")
         if self.end > offset and self.read(self.end - 1, 1) != b"\n":
             self.append(CUT)
+
+    def _taken_up(self, start: int, path: Path) -> int:
+        """The end of a segment of which the frames are whole, from here on, and safe."""
+        segment = self._scanned(start, path)
+        if segment.damage is not None:
+            if segment.end < self.secured or not _is_torn(path, segment.damage):
+                raise _damaged(path, segment.damage, segment.end)
+            self.lost = f"a loss of power took what {self._name} received after its byte {segment.end}"
+            with disk.current.open(path, "r+b", private=True) as file:
+                file.truncate(segment.damage)
+        disk.current.sync(path)
+        return segment.end
+
+    def _gap(self, start: int, later: list[Path]) -> None:
+        """Nothing is of use after bytes that are missing: an error, unless a loss of power took them."""
+        if self.end < self.secured:
+            raise self._missing(f"bytes {self.end} to {start} are missing")
+        self.lost = f"a loss of power took what {self._name} received after its byte {self.end}"
+        for path in later:
+            disk.current.unlink(path)
 
     def _missing(self, what: str) -> ConnectorError:
         return ConnectorError(
@@ -97,6 +127,8 @@ class Spool:
         """At most `size` bytes from `offset` on."""
         with self._saying("read what was received"):
             segment = self._segment(offset)
+            if offset >= segment.end:
+                raise _damaged(segment.path, segment.damage or 0, segment.end)
             frame = bisect_right(segment.offsets, offset) - 1
             with disk.current.open(segment.path, "rb") as file:
                 file.seek(segment.places[frame])
@@ -116,23 +148,27 @@ class Spool:
         return known
 
     def _scanned(self, start: int, path: Path) -> _Segment:
-        """The frames of a segment, but for one at its end that was not written whole."""
-        offsets, places, offset, place, size = [], [], start, 0, disk.current.size(path)
+        """The frames of a segment, but for one at its end that was not written whole.
+
+        Bytes that were not safe before a loss of power are checked here, others when they are read.
+        """
+        offsets: list[int] = []
+        places: list[int] = []
+        offset, place, size = start, 0, disk.current.size(path)
         with disk.current.open(path, "rb") as file:
             while place + HEAD.size <= size:
-                head = file.read(HEAD.size)
-                length, crc, check = HEAD.unpack(head)
+                length, crc, check = HEAD.unpack(file.read(HEAD.size))
                 if check != _check(offset, length, crc):
-                    if _is_blank(head, file):
-                        break
-                    raise _damaged(path, place, offset)
+                    return _Segment(path, offsets, places, offset, place)
                 if place + HEAD.size + length > size:
                     break
+                if offset >= self.secured and zlib.crc32(file.read(length)) != crc:
+                    return _Segment(path, offsets, places, offset, place)
                 offsets.append(offset)
                 places.append(place)
                 offset, place = offset + length, place + HEAD.size + length
                 file.seek(place)
-        return _Segment(path, offsets, places, offset)
+        return _Segment(path, offsets, places, offset, None)
 
     def secure(self) -> None:
         """Make all of it safe on disk."""
@@ -140,6 +176,7 @@ class Spool:
             with self._saying("write down what came"):
                 disk.current.flush(self._file)
                 disk.current.sync(self._folder)
+        self.secured = self.end
 
     def forget(self, offset: int) -> None:
         """Nobody will go back to before `offset`. The last segment stays: it tells where the stream is."""
@@ -190,9 +227,10 @@ def _check(offset: int, length: int, crc: int) -> int:
     return zlib.crc32(struct.pack("<QII", offset, length, crc))
 
 
-def _is_blank(head: bytes, rest: BinaryIO) -> bool:
-    """Whether only zeros follow: what a loss of power may leave of bytes that were not synced."""
-    return not any(head) and not any(any(part) for part in iter(lambda: rest.read(1 << 16), b""))
+def _is_torn(path: Path, place: int) -> bool:
+    """Whether there are zeros where bytes were written: what a loss of power may leave of them."""
+    rest = disk.current.read(path)[place:]
+    return ZEROS in rest or rest.endswith(b"\0")
 
 
 def _damaged(path: Path, place: int, offset: int) -> DurabilityError:

@@ -24,8 +24,9 @@ def written(folder: Path, pieces: list[bytes] = PIECES) -> Path:
     return path
 
 
-def read(folder: Path, offset: int = 0) -> bytes:
+def read(folder: Path, offset: int = 0, *, secured: int = 0) -> bytes:
     spool = Spool(folder, "s")
+    spool.secured = secured
     spool.resume(offset)
     found, at = b"", offset
     while at < spool.end:
@@ -82,16 +83,42 @@ def test_what_the_error_says_to_do_helps(tmp_path: Path) -> None:
     assert read(tmp_path) == b"".join(PIECES[:2])
 
 
-def test_a_segment_that_is_missing_among_others_is_noticed(tmp_path: Path) -> None:
-    """Nothing after the gap may be passed over in silence."""
-    spool = Spool(tmp_path, "s")
+def segments(folder: Path) -> list[Path]:
+    """Three segments of a spool."""
+    spool = Spool(folder, "s")
     for piece in PIECES:
         spool.append(piece)
         spool.close()
-    first, second, third = sorted(tmp_path.iterdir())
+    return sorted(folder.iterdir())
+
+
+def test_a_segment_that_is_missing_among_others_is_noticed(tmp_path: Path) -> None:
+    """Nothing after the gap may be passed over in silence."""
+    first, second, third = segments(tmp_path)
     assert read(tmp_path) == b"".join(PIECES)
-    second.rename(tmp_path / "elsewhere")
+    second.unlink()
     with pytest.raises(HeadraceError, match="HR-C002"):
-        read(tmp_path)
-    assert read(tmp_path, int(third.name[-20:])) == PIECES[2], "what is not needed may be gone"
+        read(tmp_path, secured=30)
     assert first.exists()
+    assert read(tmp_path, int(third.name[-20:]), secured=30) == PIECES[2], "what is not needed may be gone"
+
+
+def test_what_was_not_safe_when_power_was_lost_is_given_up_in_words(tmp_path: Path) -> None:
+    _, second, third = segments(tmp_path)
+    second.write_bytes(second.read_bytes()[:14] + bytes(len(PIECES[1]) - 2))
+    spool = Spool(tmp_path, "s")
+    spool.secured = len(PIECES[0])
+    spool.resume(0)
+    assert spool.end == len(PIECES[0])
+    assert "a loss of power took what s received after its byte 9" in spool.lost
+    assert not third.exists()
+    spool.append(b"new\n")
+    spool.close()
+    assert read(tmp_path) == PIECES[0] + b"new\n"
+
+
+def test_zeros_in_what_was_safe_are_damage(tmp_path: Path) -> None:
+    _, second, _ = segments(tmp_path)
+    second.write_bytes(second.read_bytes()[:14] + bytes(len(PIECES[1]) - 2))
+    with pytest.raises(HeadraceError, match="HR-D007"):
+        read(tmp_path, secured=100)

@@ -229,7 +229,10 @@ class Runner:
         self.outputs.reasons.restore(body.get("reasons", ()))
         if self._recorder is not None:
             self._recorder.open(body["record"])
+        for name, spool in self._spools.items():
+            spool.secured = body["spools"][name]
         self.feed.restore(body["feed"])
+        self._messages += [spool.lost for spool in self._spools.values() if spool.lost]
         self._state = "finished" if body["finished"] else "running"
         self._store.sweep()
 
@@ -318,6 +321,7 @@ class Runner:
             "tables": _essence(self.pipeline),
             "started": self._started,
             "feed": self.feed.state(),
+            "spools": {name: spool.secured for name, spool in self._spools.items()},
             "sinks": commits,
             "record": recorded,
             "answered": {name: query.rows for name, query in self.outputs.queries.items()},
