@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headrace import Engine, query
+from headrace.connectors.shelf import DirectoryShelf
 
 S = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string())])
 SECOND = 1_000_000
@@ -30,7 +33,7 @@ def push(engine: Engine, keys: np.ndarray, times: np.ndarray) -> None:
 
 def burst(engine: Engine, begin: int, count: int) -> None:
     """So many keys within eight seconds."""
-    for i, keys in enumerate(np.array_split(np.arange(count) * 7919 + begin, 20)):
+    for i, keys in enumerate(np.array_split(np.arange(count) * 7919 + begin, 20) if count else ()):
         first = begin * SECOND + i * 400_000
         push(engine, keys, np.linspace(first, first + 399_999, len(keys)).astype(np.int64))
 
@@ -55,6 +58,28 @@ def test_expired_keys_give_their_memory_back(name: str) -> None:
     held, needed = engine.metrics().bytes, small.metrics().bytes
     assert peak > 1 << 20
     assert held < 4 * needed + (256 << 10), f"{held:,} bytes held, {needed:,} needed, {peak:,} at the peak"
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_expired_keys_that_were_spilled_leave_the_disk(name: str, tmp_path: Path) -> None:
+    """Regression, found by the soak: an array of all groups of a sliding aggregate stayed in its room."""
+    held, peaks = [], []
+    for keys in (40_000, 0):
+        shelf = DirectoryShelf(tmp_path)
+        engine = Engine(now=-1, shelf=shelf)
+        engine.add("q", query(QUERIES[name], {"s": S}, ticks_per_second=SECOND))
+        engine.budget(200_000, policy="spill")
+        quiet(engine, 0, 1)
+        burst(engine, 1, keys)
+        peaks.append(engine.metrics().spilled_bytes)
+        quiet(engine, 60, 25)
+        metrics = engine.metrics()
+        held.append(metrics.state_bytes + metrics.spilled_bytes)
+        shelf.close()
+    assert peaks[0] > 1 << 20
+    assert held[0] < 4 * held[1] + (512 << 10), (
+        f"{held[0]:,} bytes held, {held[1]:,} needed, {peaks[0]:,} spilled"
+    )
 
 
 @pytest.mark.parametrize("name", QUERIES)

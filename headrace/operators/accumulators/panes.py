@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.flow.columns import Buffer
-from headrace.flow.rooms import held, in_room, moved, on_shelf
+from headrace.flow.rooms import held, moved, on_shelf
 from headrace.flow.shelf import Shelf
 from headrace.kernels.aggregate_panes import assign_slots, link_ahead, link_back, walk_windows
 from headrace.kernels.hashing import EMPTY
@@ -267,8 +267,8 @@ class PaneLog:
         self.entries.rewrite("code", new[self.entries.read("code", self.entries.base)])
 
     def _fit(self, groups: int) -> None:
-        """Give room back that was for many more groups."""
-        if len(self._live) > 8 * max(groups, self._alive, 1) and not in_room(self._live):
+        """Give room back that was for many more groups, in memory or on a shelf."""
+        if len(self._live) > 8 * max(groups, self._alive, 1):
             self._live = self._live[: self._alive].copy()
         if self._scratch.used > 8 * groups:
             self._scratch = _Scratch(0)
