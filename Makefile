@@ -50,6 +50,10 @@ simulate: $(READY) ## Run 10,000 seeds of the simulator: disks that fail, clocks
 flips: $(READY) ## Flip 200 bits, one at a time, in every kind of file that is read back
 	@HEADRACE_FLIPS=200 $(PYTHON_IN_VENV) -m pytest -s tests/faults/test_flips.py $(ARGS)
 
+# A part of it runs with the tests. FUZZ="--kind input --seed 7" tries one again.
+fuzz: $(READY) ## Feed 20,000 spoilt inputs and 20,000 query texts, and look for crashes, hangs and lost rows
+	@nice -n 10 $(PYTHON_IN_VENV) -m tests.fuzz $(FUZZ)
+
 lint: $(READY) ## Check format, lint, types and the direction of imports
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .

@@ -22,7 +22,7 @@ from headrace.connectors import disk, ipc_sizes
 from headrace.connectors.codes import Code
 from headrace.connectors.columns import fit
 from headrace.connectors.contract import Bad, Block, empty, shown
-from headrace.connectors.parquet_pages import chunks_of, rows_within
+from headrace.connectors.parquet_pages import FOOTER, Group, chunks_of, groups_of, rows_within
 from headrace.schema import DataType, Schema
 
 GIVEN_UP: Final = [-1, -1]
@@ -30,8 +30,6 @@ GIVEN_UP: Final = [-1, -1]
 PIECE: Final = 32 << 20
 """Bytes that a block aims to stay below once decoded; a block of one row may have more."""
 BUFFER: Final = 1 << 20
-FOOTER: Final = 64 << 20
-"""Bytes of metadata of one Parquet file."""
 
 Part = tuple[pa.RecordBatch | Bad, list[int]]
 """Rows, or why there are none, and the place after them."""
@@ -110,35 +108,27 @@ class ParquetReader(ColumnarReader):
 
     def _from(self, part: int, row: int) -> Iterator[Part]:
         with disk.current.open(self._path, "rb") as raw:
-            _check_footer(raw)
+            groups = groups_of(raw)
+            raw.seek(0)
             options = {"thrift_string_size_limit": FOOTER, "thrift_container_size_limit": 1 << 20}
             with pq.ParquetFile(raw, buffer_size=BUFFER, **options) as file:
                 wanted = self._wanted(file.schema_arrow.names)
-                for group in range(part, file.num_row_groups):
-                    yield from self._group(file, group, row if group == part else 0, wanted)
+                for number in range(part, len(groups)):
+                    yield from self._group(file, groups[number], number, row if number == part else 0, wanted)
 
-    def _group(self, file: pq.ParquetFile, group: int, row: int, wanted: list[str]) -> Iterator[Part]:
-        total = file.metadata.row_group(group).num_rows
+    def _group(
+        self, file: pq.ParquetFile, of: Group, group: int, row: int, wanted: list[str]
+    ) -> Iterator[Part]:
         with disk.current.open(self._path, "rb") as raw:
-            chunks = chunks_of(raw, file.metadata, group, set(wanted))
-        rows, most = rows_within(chunks, total, self._size, min(PIECE, self._most))
+            chunks = chunks_of(raw, of, set(wanted))
+        rows, most = rows_within(chunks, self._size, min(PIECE, self._most))
         if most > self._most:
-            yield self._too_large(f"row group {group}", total, most), [group + 1, 0]
+            yield self._too_large(f"row group {group}", of.rows, most), [group + 1, 0]
             return
         at = 0
         for batch in file.iter_batches(rows, row_groups=[group], columns=wanted, use_threads=False):
             yield from self._cut(batch, group, at, row)
             at += batch.num_rows
-
-
-def _check_footer(file: BinaryIO) -> None:
-    """The metadata are read as a whole: they have to be small."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - 8))
-    length = int.from_bytes(file.read(4), "little")
-    file.seek(0)
-    if length > FOOTER:
-        raise ValueError(f"metadata of {_bytes(length)}")
 
 
 class IpcReader(ColumnarReader):
@@ -149,26 +139,27 @@ class IpcReader(ColumnarReader):
             yield from (self._file if ipc_sizes.is_file(raw) else self._stream)(raw, part, row)
 
     def _file(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
-        dictionaries, batches = ipc_sizes.file_messages(raw)
-        held = sum(message.size for message in dictionaries)
+        dictionaries, batches = ipc_sizes.file_blocks(raw)
+        held = sum(ipc_sizes.message_at(raw, at).size for at, _ in dictionaries)
         if held > self._most:
-            rows = sum(message.rows for message in batches)
+            rows = sum(ipc_sizes.message_at(raw, at).rows for at, _ in batches)
             yield self._too_large("the dictionaries", rows, held), [len(batches), 0]
             return
-        with self._open(batches) as file:
+        with self._open(max((body for _, body in batches), default=0)) as file:
             reader = ipc.open_file(file)
             for number in range(part, len(batches)):
-                if self._is_too_large(batches[number]):
-                    bad = self._too_large(f"batch {number}", batches[number].rows, batches[number].size)
+                message = ipc_sizes.message_at(raw, batches[number][0])
+                if self._is_too_large(message):
+                    bad = self._too_large(f"batch {number}", message.rows, message.size)
                     yield bad, [number + 1, 0]
                 else:
                     yield from self._batch(reader.get_batch(number), number, row if number == part else 0)
 
     def _stream(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
-        messages = list(ipc_sizes.stream_messages(raw))
-        with self._open(messages) as file:
+        # A stream has no list of its batches: if any may be large, the file is.
+        with self._open(raw.seek(0, 2)) as file:
             reader, number = ipc.open_stream(file), 0
-            for message in messages:
+            for message in ipc_sizes.stream_messages(raw):
                 if message.kind not in (ipc_sizes.DICTIONARY, ipc_sizes.RECORDS):
                     continue
                 if self._is_too_large(message):
@@ -184,13 +175,12 @@ class IpcReader(ColumnarReader):
     def _is_too_large(self, message: ipc_sizes.Message) -> bool:
         return message.size > self._most and message.packed
 
-    def _open(self, messages: list[ipc_sizes.Message]) -> pa.NativeFile:
+    def _open(self, largest: int) -> pa.NativeFile:
         """Read, or, if a batch that is not compressed is large, mapped: then a piece of it is read at a time.
 
         A mapped file that becomes shorter ends the process, so only what has to be is mapped.
         """
-        large = any(message.size > self._most for message in messages)
-        if large:
+        if largest > self._most:
             return pa.memory_map(str(self._path))
         return pa.PythonFile(disk.current.open(self._path, "rb"), "r")
 

@@ -34,15 +34,15 @@ def is_file(file: BinaryIO) -> bool:
     return file.read(len(MAGIC)) == MAGIC
 
 
-def file_messages(file: BinaryIO) -> tuple[list[Message], list[Message]]:
-    """The dictionaries and the batches that the footer of the file format names."""
+def file_blocks(file: BinaryIO) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The dictionaries and the batches that the footer of a file names: where, and how many bytes."""
     size = file.seek(0, 2)
     (length,) = struct.unpack("<i", _read(file, size - len(MAGIC) - 4, 4))
     if not 0 < length <= min(size, LONGEST):
         raise ValueError("the footer has no length that can be")
     footer = _Table.root(_read(file, size - len(MAGIC) - 4 - length, length))
     dictionaries, batches = (
-        [_message(file, at) for at, _, _ in footer.structs(field, "<qi4xq")] for field in (2, 3)
+        [(at, body) for at, _, body in footer.structs(field, "<qi4xq")] for field in (2, 3)
     )
     return dictionaries, batches
 
@@ -51,14 +51,14 @@ def stream_messages(file: BinaryIO) -> Iterator[Message]:
     """The messages of the stream format, one after the other."""
     at, end = 0, file.seek(0, 2)
     while at < end:
-        message = _message(file, at)
+        message = message_at(file, at)
         if not message.length:
             return
         yield message
         at += message.length
 
 
-def _message(file: BinaryIO, at: int) -> Message:
+def message_at(file: BinaryIO, at: int) -> Message:
     """The message at a place; of length 0 at the end of a stream."""
     (length,), skip = struct.unpack("<i", _read(file, at, 4)), 4
     if length == -1:
@@ -103,6 +103,13 @@ def _read(file: BinaryIO, at: int, size: int) -> bytes:
     return data
 
 
+def _unpacked(form: str, data: bytes, at: int) -> tuple[int, ...]:
+    try:
+        return struct.unpack_from(form, data, at)
+    except struct.error:
+        raise ValueError("the metadata point outside of themselves") from None
+
+
 class _Table:
     """A flatbuffers table: fields by their numbers."""
 
@@ -113,12 +120,12 @@ class _Table:
 
     @classmethod
     def root(cls, data: bytes) -> _Table:
-        return cls(data, struct.unpack_from("<I", data)[0])
+        return cls(data, _unpacked("<I", data, 0)[0])
 
     def _get(self, form: str, at: int) -> int:
         if at < 0:
             raise ValueError("the metadata point before themselves")
-        return int(struct.unpack_from(form, self._data, at)[0])
+        return int(_unpacked(form, self._data, at)[0])
 
     def _field(self, number: int) -> int:
         """Where a field is; 0 if it is absent."""
@@ -141,4 +148,4 @@ class _Table:
             return
         at += self._get("<I", at)
         for i in range(self._get("<I", at)):
-            yield struct.unpack_from(form, self._data, at + 4 + i * struct.calcsize(form))
+            yield _unpacked(form, self._data, at + 4 + i * struct.calcsize(form))

@@ -21,9 +21,99 @@ DELTA_BYTE_ARRAY: Final = 7
 HEADER: Final = 1 << 12
 """Bytes read for a page header at first; statistics in it can make it longer."""
 LONGEST_HEADER: Final = 16 << 20
-WIDTHS: Final = {"BOOLEAN": 1, "INT32": 8, "INT64": 8, "INT96": 12, "FLOAT": 8, "DOUBLE": 8, "BYTE_ARRAY": 8}
-"""Bytes that a value takes beside its text; FIXED_LEN_BYTE_ARRAY says its own."""
-CODECS: Final = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4_RAW": "lz4_raw"}
+FOOTER: Final = 16 << 20
+"""Bytes of metadata of one file."""
+BYTE_ARRAY, FIXED = 6, 7
+WIDTHS: Final = {0: 1, 1: 8, 2: 8, 3: 12, 4: 8, 5: 8, BYTE_ARRAY: 8}
+"""Bytes that a value of each physical type takes beside its text; one of fixed length says its own."""
+UNCOMPRESSED: Final = 0
+CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A column of values: the name of the column of the table that it is of, and whether it is of lists."""
+
+    name: str
+    length: int
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where a column of a row group is, and how it is packed."""
+
+    leaf: Leaf
+    kind: int
+    codec: int
+    begin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row group."""
+
+    rows: int
+    columns: list[Column]
+
+
+def groups_of(file: BinaryIO) -> list[Group]:
+    """The row groups, by the metadata at the end of the file.
+
+    Arrow has them too, but asking it about those of a damaged file can end the process: its C++ throws where
+    nobody catches.
+    """
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 8))
+    length = int.from_bytes(file.read(4), "little")
+    if not 0 < length <= size - 8:
+        raise ValueError("the file does not end as Parquet does")
+    if length > FOOTER:
+        raise ValueError(f"metadata of {length:,} bytes; the limit is {FOOTER:,}")
+    file.seek(size - 8 - length)
+    try:
+        found, _ = _struct(file.read(length), 0)
+        leaves = _leaves(found[2])
+        return [Group(_number(group[3]), _columns(group[1], leaves)) for group in found.get(4, [])]
+    except (IndexError, KeyError, TypeError, AttributeError):
+        raise ValueError("the metadata make no sense") from None
+
+
+def _number(of: Any) -> int:
+    if not isinstance(of, int) or not 0 <= of < 1 << 62:
+        raise ValueError("the metadata have a number that cannot be")
+    return of
+
+
+def _leaves(schema: list[dict[int, Any]]) -> list[Leaf]:
+    """The columns of values of a tree that is written from the top, each node with its number of children."""
+    leaves: list[Leaf] = []
+    # Children still to come on each level, the name at the top, and whether anything above repeats.
+    open_: list[tuple[int, str, bool]] = [(schema[0].get(5, 0), "", False)]
+    for node in schema[1:]:
+        while open_ and open_[-1][0] == 0:
+            open_.pop()
+        left, top, above = open_.pop()
+        open_.append((left - 1, top, above))
+        name = top or node[4].decode("utf-8", "replace")
+        repeated = above or node.get(3) == 2
+        if node.get(5):
+            open_.append((node[5], name, repeated))
+        else:
+            leaves.append(Leaf(name, _number(node.get(2) or 0), repeated))
+    return leaves
+
+
+def _columns(chunks: list[dict[int, Any]], leaves: list[Leaf]) -> list[Column]:
+    found = []
+    for i, chunk in enumerate(chunks):
+        of = chunk[3]
+        begin = _number(of[9])
+        if of.get(11):
+            begin = min(begin, _number(of[11]))
+        found.append(Column(leaves[i], _number(of[1]), _number(of[4]), begin, _number(of[7])))
+    return found
 
 
 @dataclass(frozen=True)
@@ -44,12 +134,12 @@ class Chunk:
     width: int = 0
     pages: list[Page] = field(default_factory=list)
 
-    def most(self, rows: int, total: int) -> int:
+    def most(self, rows: int) -> int:
         """The most that any `rows` rows take which are read one lot after another."""
         if not self.pages:
             return self.held + rows * self.width
-        lots = np.arange(0, max(total, 1), rows, dtype=np.int64)
         first = np.array([page.first for page in self.pages], np.int64)
+        lots = np.unique(first // rows) * rows
         until = first + np.array([page.rows for page in self.pages], np.int64)
         whole = _running(np.array([page.whole for page in self.pages], np.int64))
         begin = np.searchsorted(until, lots, side="right")
@@ -62,27 +152,21 @@ def _running(of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(of)))
 
 
-def chunks_of(file: BinaryIO, metadata: Any, group: int, wanted: set[str]) -> list[Chunk]:
-    """The columns of a row group that are wanted, by the name before the first dot."""
-    row_group = metadata.row_group(group)
-    found = []
-    for i in range(row_group.num_columns):
-        column = row_group.column(i)
-        if column.path_in_schema.split(".")[0] in wanted:
-            found.append(_chunk(file, metadata.schema.column(i), column))
-    return found
+def chunks_of(file: BinaryIO, group: Group, wanted: set[str]) -> list[Chunk]:
+    """The columns of a row group that are wanted."""
+    return [_chunk(file, column) for column in group.columns if column.leaf.name in wanted]
 
 
-def rows_within(chunks: list[Chunk], total: int, rows: int, limit: int) -> tuple[int, int]:
+def rows_within(chunks: list[Chunk], rows: int, limit: int) -> tuple[int, int]:
     """How many rows at a time take no more than `limit` bytes, and how many bytes that is; at least one."""
-    while (most := sum(chunk.most(rows, total) for chunk in chunks)) > limit and rows > 1:
+    while (most := sum(chunk.most(rows) for chunk in chunks)) > limit and rows > 1:
         rows = max(1, rows // 2)
     return rows, most
 
 
-def _chunk(file: BinaryIO, schema: Any, column: Any) -> Chunk:
-    is_text = column.physical_type == "BYTE_ARRAY"
-    chunk = Chunk(width=WIDTHS.get(column.physical_type, schema.length or 16))
+def _chunk(file: BinaryIO, column: Column) -> Chunk:
+    is_text = column.kind == BYTE_ARRAY
+    chunk = Chunk(width=WIDTHS.get(column.kind, column.leaf.length or 16))
     longest, row = 0, 0
     for header in _headers(file, column):
         if header.kind == DICTIONARY_PAGE:
@@ -91,7 +175,7 @@ def _chunk(file: BinaryIO, schema: Any, column: Any) -> Chunk:
         elif header.kind in (DATA_PAGE, DATA_PAGE_V2):
             chunk.pages.append(Page(row, header.values, *_costs(header, longest, is_text)))
             row += header.values
-    if schema.max_repetition_level:
+    if column.leaf.repeated:
         # Lists: values say nothing about rows. All pages are taken to belong to every row.
         chunk.held += sum(p.whole + p.rows * (p.each + chunk.width) for p in chunk.pages)
         chunk.pages, chunk.width = [], 0
@@ -119,11 +203,8 @@ def _costs(header: Header, longest: int, is_text: bool) -> tuple[int, int]:
     return header.size * (2 if is_text else 1), 0
 
 
-def _headers(file: BinaryIO, column: Any) -> Iterator[Header]:
-    at = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:
-        at = min(at, column.dictionary_page_offset)
-    end = at + column.total_compressed_size
+def _headers(file: BinaryIO, column: Column) -> Iterator[Header]:
+    at, end = column.begin, column.begin + column.size
     while at < end:
         header = _header(file, at)
         yield header
@@ -151,13 +232,13 @@ def _header(file: BinaryIO, at: int) -> Header:
     return Header(kind, unpacked, packed, values, encoding, at + length)
 
 
-def _longest_text(file: BinaryIO, column: Any, header: Header) -> int:
+def _longest_text(file: BinaryIO, column: Column, header: Header) -> int:
     """The longest text of a dictionary; if it cannot be looked at, all of it may be one."""
     file.seek(header.at)
     data: Any = file.read(header.packed)
     try:
-        if column.compression != "UNCOMPRESSED":
-            data = pa.Codec(CODECS[column.compression]).decompress(data, header.size, asbytes=True)
+        if column.codec != UNCOMPRESSED:
+            data = pa.Codec(CODECS[column.codec]).decompress(data, header.size, asbytes=True)
         longest, at = 0, 0
         while at < len(data):
             (length,) = struct.unpack_from("<I", data, at)
@@ -184,13 +265,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 63:
-            raise ValueError("a number in a page header is too long")
+            raise ValueError("a number in the metadata is too long")
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """The fields of a structure by their numbers, and where it ends."""
     if depth > DEEPEST:
-        raise ValueError("a page header is nested too deeply")
+        raise ValueError("the metadata are nested too deeply")
     found: dict[int, Any] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -213,16 +294,22 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return _struct(data, at, depth + 1)
     if kind == _BINARY:
         length, at = _varint(data, at)
-        return None, at + length
+        if at + length > len(data):
+            raise IndexError(at)
+        return data[at : at + length], at + length
     if kind in (_BYTE, _TRUE, _FALSE, _DOUBLE):
         return None, at + (8 if kind == _DOUBLE else 1)
     if kind in (_LIST, _SET):
         head = data[at]
         count, at = (head >> 4, at + 1) if head >> 4 < 15 else _varint(data, at + 1)
+        if count > len(data) - at:
+            raise IndexError(count)
+        values = []
         for _ in range(count):
-            _, at = _value(data, at, head & 15, depth + 1)
-        return None, at
+            value, at = _value(data, at, head & 15, depth + 1)
+            values.append(value)
+        return values, at
     if kind == _MAP:
-        raise ValueError("a page header holds a map")
+        raise ValueError("the metadata hold a map")
     raw, at = _varint(data, at)
     return (raw >> 1) ^ -(raw & 1), at

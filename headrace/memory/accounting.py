@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,10 +91,16 @@ def _column(column: pa.Array) -> int:
     known = -(-len(column) // 8) if column.null_count else 0
     if pt.is_nested(column.type) or pt.is_dictionary(column.type):
         return int(column.nbytes)
-    if pt.is_primitive(column.type) or pt.is_fixed_size_binary(column.type):
+    if pt.is_null(column.type):
+        return 0
+    if any(is_fixed(column.type) for is_fixed in FIXED):
         return -(-len(column) * int(column.type.bit_width) // 8) + known
     lengths = pc.sum(pc.binary_length(column)).as_py() if len(column) else 0
     return int(lengths or 0) + 4 * (len(column) + 1) + known
+
+
+FIXED: Final = (pt.is_primitive, pt.is_fixed_size_binary, pt.is_decimal)
+"""Types of which each value has as many bits."""
 
 
 def _state(operator: Operator, count: Callable[[Iterable[Batch]], int]) -> int:

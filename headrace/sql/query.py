@@ -82,7 +82,7 @@ class Query:
         return self.explain()._repr_html_()
 
 
-LONGEST: Final = 1 << 18
+LONGEST: Final = 1 << 17
 """Characters of a query: as many as are read within seconds."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.connectors.columnar import ColumnarReader, IpcReader, ParquetReader
 from headrace.connectors.contract import Block
+from headrace.connectors.parquet_pages import Chunk, Page
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MOST = 40_000
@@ -199,3 +202,38 @@ def test_a_spoilt_file_gives_rows_and_rejections_and_no_crash(
         for block in blocks(reader(path, most=1 << 20)):
             block.data.validate(full=True)
             assert block.data.schema.equals(SCHEMA)
+
+
+def test_metadata_that_contradict_themselves_do_not_end_the_process(tmp_path: Path) -> None:
+    """Arrow aborts when it is asked about a column of which statistics and schema differ."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(small, path)
+    optional, required = b"\x15\x04\x25\x02\x18\x01k", b"\x15\x04\x25\x00\x18\x01k"
+    data = path.read_bytes()
+    assert data.count(optional) == 1
+    path.write_bytes(data.replace(optional, required))
+    program = (
+        "import pathlib, sys; import pyarrow as pa; from headrace.connectors.columnar import ParquetReader;"
+        "schema = pa.schema([('k', pa.int64()), ('v', pa.string())]);"
+        "print(ParquetReader(pathlib.Path(sys.argv[1]), schema, 100, 1 << 20).read(None, complete=True))"
+    )
+    found = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_rows_before_what_is_damaged_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_stream(path, SCHEMA) as out:
+        out.write_table(small, max_chunksize=20)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 3 // 4])
+    found = blocks(reader(path, most=1 << 20))
+    assert codes(found) == ["HR-R106"]
+    assert len(rows_of(found)) in (20, 40)
+
+
+def test_a_row_count_that_cannot_be_costs_nothing() -> None:
+    """The rows of a page may say anything: nothing is made of that size."""
+    chunk = Chunk(0, 8, [Page(i << 31, 1 << 31, 100, 0) for i in range(50)])
+    assert chunk.most(1) == 108
+    assert chunk.most(1 << 40) == (8 << 40) + 5000

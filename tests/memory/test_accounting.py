@@ -136,3 +136,27 @@ def test_rows_that_are_over_are_released_when_a_window_got_smaller() -> None:
     engine.run()
     join.operator.release()
     assert join.operator.state_bytes() < before / 50
+
+
+@pytest.mark.parametrize(
+    ("of", "size"),
+    [
+        (pa.int64(), 5 * 8 + 1),
+        (pa.decimal128(10, 2), 5 * 16 + 1),
+        (pa.decimal256(50, 5), 5 * 32 + 1),
+        (pa.null(), 0),
+        (pa.bool_(), 1 + 1),
+        (pa.binary(3), 5 * 3 + 1),
+        (pa.date32(), 5 * 4 + 1),
+        (pa.string(), 6 * 4 + 1),
+    ],
+    ids=str,
+)
+def test_rows_of_any_type_can_be_counted_tightly(of: pa.DataType, size: int) -> None:
+    """A stream with a decimal and a budget ended in a traceback, found by `make fuzz`."""
+    schema = pa.schema([("x", of)])
+    engine = headrace.Engine()
+    engine.add("q", headrace.query("SELECT x FROM s", {"s": schema}, ticks_per_second=None))
+    engine.push("s", pa.RecordBatch.from_arrays([pa.nulls(5, of)], schema=schema), np.arange(5))
+    times = 2 * 5 * 8
+    assert account(engine.graph, tight=True).total == times + size

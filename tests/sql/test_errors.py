@@ -80,7 +80,7 @@ CASES = [
     ("", Code.ONE_QUERY, None, "SELECT"),
     ("CREATE VIEW v AS SELECT item FROM bids", Code.ONE_QUERY, None, "SELECT"),
     ("SELECT item FROM bids; SELECT price FROM bids", Code.ONE_QUERY, "price FROM bids", "once"),
-    ("SELECT item FROM bids --" + "x" * 262_144, Code.TOO_LONG, None, "table"),
+    ("SELECT item FROM bids --" + "x" * 131_072, Code.TOO_LONG, None, "table"),
     ("SELECT item FROM bidz", Code.UNKNOWN_STREAM, "bidz", "'bids'"),
     ("SELECT b.item FROM bids", Code.UNKNOWN_STREAM, "b", "bids"),
     ("SELECT bids.item FROM bids AS b", Code.UNKNOWN_STREAM, "bids", "called b here"),

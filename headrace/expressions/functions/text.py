@@ -73,7 +73,7 @@ def _slice(position: int, length: int | None = None) -> Vector | None:
     if position < 0 or (length is not None and length < 0):
         return None
     start = max(0, position - 1)
-    stop = None if length is None else start + length
+    stop = None if length is None else min(start + length, 2**63 - 1)
     return arrow.function("utf8_slice_codeunits", pc.SliceOptions(start, stop))
 
 
@@ -99,7 +99,8 @@ def _stripped(side: Callable[[str, str], str]) -> Callable[..., str]:
 
 
 def _padding(text: str, width: int, pad: str) -> str:
-    return (pad * (width - len(text)))[: max(0, width - len(text))]
+    missing = max(0, width - len(text))
+    return (pad * missing)[:missing] if pad else ""
 
 
 def _lpad(text: str, width: int, pad: str = " ") -> str:
@@ -139,7 +140,10 @@ def _padded_size(text: str | None, width: int | None, pad: str | None = " ") -> 
 
 
 def _padded_sizes(texts: Any, widths: Any, pads: Any = None) -> Sizes:
-    pad = WIDEST if isinstance(pads, pa.Array) else _widest(" " if pads is None else pads.as_py())
+    """Empty where results are made, and looked at, row by row; and where nothing is put in."""
+    if isinstance(pads, pa.Array) or (pads is not None and not pads.as_py()):
+        return NONE
+    pad = _widest(" " if pads is None else pads.as_py())
     width = np.minimum(np.maximum(numbers(widths), 0), 1 << 40)
     return column(width * pad + lengths(texts), texts, widths, pads)
 
