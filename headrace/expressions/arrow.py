@@ -75,8 +75,8 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 def truth(array: pa.Array) -> npt.NDArray[np.bool_]:
     """Which rows of a boolean array are true: neither false nor null."""
-    if not len(array):
-        return np.zeros(0, np.bool_)
+    if array.null_count == len(array):
+        return np.zeros(len(array), np.bool_)
     found = bits(array.buffers()[1], array.offset, len(array))
     return found & validity(array) if array.null_count else found
 

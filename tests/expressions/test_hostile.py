@@ -167,3 +167,17 @@ def test_positions_and_widths_at_the_edge_of_their_type() -> None:
     assert both(fn("substring", col("s"), col("n"), col("n")), rows) == ["", ""]
     assert both(fn("lpad", col("s"), col("n"), ""), rows) == ["abc", ""]
     assert both(fn("rpad", col("s"), 2**63 - 1, ""), rows) == ["abc", ""]
+
+
+@pytest.mark.parametrize(
+    "condition", ["NULL", "CASE WHEN n > 1 THEN NULL END", "CASE WHEN n > 1 THEN NULL ELSE NULL END"]
+)
+def test_a_condition_that_is_only_ever_null_holds_for_no_row(condition: str) -> None:
+    """An IndexError, found by `make fuzz`: a column of no type has no bits."""
+    engine = Engine(now=-1)
+    engine.add("q", query(f"SELECT n FROM t WHERE {condition}", {"t": S}, ticks_per_second=1))
+    engine.push(
+        "t", pa.RecordBatch.from_pylist([{"s": "a", "p": "b", "n": n} for n in (1, 2, None)], S), [1, 2, 3]
+    )
+    engine.end("t")
+    assert sum(len(batch) for batch in engine.drain("q")) == 0

@@ -19,11 +19,11 @@ def test_a_part_of_the_fuzzing_finds_nothing(kind: str, count: int) -> None:
     assert report.tried == count
 
 
-def test_most_inputs_give_rows_and_rejections(tmp_path: Path) -> None:
+def test_many_inputs_give_rows_and_many_rejections(tmp_path: Path) -> None:
     """What only ever fails to open would find nothing."""
     found = [inputs.check(seed, tmp_path) for seed in range(FIRST, FIRST + 40)]
     assert sum(not said.endswith(" 0 rejected") for said in found) > 5
-    assert sum(": 0 rows" not in said for said in found) > 15
+    assert sum(": 0 rows" not in said for said in found) > 10
     assert {said.split(":")[0] for said in found} == set(inputs.FORMATS)
 
 
