@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak soak-hour simulate flips lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test soak soak-hour simulate flips fuzz lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
