@@ -71,6 +71,8 @@ class ColumnarReader:
         return self._fitted(rows), self._at
 
     def _fitted(self, rows: pa.RecordBatch) -> Block:
+        for field in rows.schema:
+            _check_type(field.type)
         sound, bad = _sound(rows)
         block = fit(sound, self._schema)
         return Block(block.data, (*bad, *block.bad))
@@ -191,6 +193,15 @@ class IpcReader(ColumnarReader):
 
 
 # --- what was read is checked before anything looks at it
+
+
+def _check_type(of: DataType) -> None:
+    """A type that can be: kernels look up the scale of a decimal in a table, wherever that leads."""
+    if pt.is_decimal(of) and abs(of.scale) > of.bit_width * 38 // 128:
+        raise ValueError(f"a decimal with a scale of {of.scale}")
+    inner = [of.value_type] if pt.is_dictionary(of) or pt.is_run_end_encoded(of) else []
+    for each in [*inner, *(of.field(i).type for i in range(of.num_fields))]:
+        _check_type(each)
 
 
 def _check_structure(batch: pa.RecordBatch) -> None:

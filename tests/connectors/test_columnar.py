@@ -237,3 +237,14 @@ def test_a_row_count_that_cannot_be_costs_nothing() -> None:
     chunk = Chunk(0, 8, [Page(i << 31, 1 << 31, 100, 0) for i in range(50)])
     assert chunk.most(1) == 108
     assert chunk.most(1 << 40) == (8 << 40) + 5000
+
+
+def test_a_decimal_whose_scale_cannot_be_does_not_end_the_process(tmp_path: Path) -> None:
+    """A segmentation fault in Arrow's cast, found by `make fuzz`."""
+    for of in (pa.decimal128(10, 11_993_090), pa.list_(pa.decimal256(10, 100_000))):
+        table = pa.table({"k": pa.nulls(3, of)})
+        with pa.ipc.new_stream(tmp_path / "t.arrow", table.schema) as out:
+            out.write_table(table)
+        found = blocks(reader(tmp_path / "t.arrow", schema=pa.schema([("k", pa.decimal128(10, 2))])))
+        assert codes(found) == ["HR-R106"]
+        assert "scale" in found[0].bad[0].reason
