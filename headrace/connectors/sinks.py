@@ -32,7 +32,7 @@ ENCODERS: Final[dict[str, Callable[[pa.RecordBatch], bytes]]] = {"json": json_li
 
 @dataclass
 class FileSink:
-    """One file of lines that grows; a commit is its length.
+    """One file of lines that grows; a commit is its length. Rows go to its end, wherever that is.
 
     `existing` says what becomes of a file that is there at the first start: `error`, `replace` or `append`.
     """
@@ -66,7 +66,7 @@ class FileSink:
             self._length = self._committed(self._size(), commit)
             if self._length and self.format == "csv":
                 self._check_header(schema)
-            self._file = disk.current.open(self.path, "r+b" if self.path.exists() else "w+b", BUFFERED)
+            self._file = disk.current.open(self.path, "a+b", BUFFERED)
             disk.current.sync(self.path.parent)
             self._file.truncate(self._length)
             self._begin_line(self._file)
@@ -119,7 +119,21 @@ class FileSink:
             with saying(self.path):
                 disk.current.flush(self._file)
             self._safe = self._length
+        self._check_ours()
         return {"length": self._length}
+
+    def _check_ours(self) -> None:
+        """Nobody else may cut or replace the file: what was committed could not be found again."""
+        size = self._size()
+        if size != self._length:
+            raise ConnectorError(
+                "HR-C011",
+                f"the file has {size} bytes, but {self._length} were written: it was cut, replaced or "
+                "written to by another program while the run used it",
+                place=str(self.path),
+                hint="put back what was cut off, in front of what is there now, and run again; to rotate an "
+                "output, stop the run, or write Parquet or Arrow, which have a file for each commit",
+            )
 
     def publish(self, commit: Commit) -> None:
         return None

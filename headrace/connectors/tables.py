@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,15 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa
             hint="is it what its name says, and does every value fit its column?",
         ) from None
     return found if schema is None else _conformed(found, schema, str(path))
+
+
+def digest(path: Path) -> str | None:
+    """What tells two contents of a file apart; None if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:

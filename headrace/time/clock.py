@@ -21,8 +21,16 @@ class SystemClock:
         self._last = 0
 
     def now(self) -> int:
-        self._last = max(self._last, _time.time_ns() // 1000)
+        self._last = max(self._last, self.wall())
         return self._last
+
+    def wall(self) -> int:
+        """What the machine says; it may be set, ahead or back."""
+        return _time.time_ns() // 1000
+
+    def monotonic(self) -> int:
+        """Microseconds of a clock that cannot be set."""
+        return _time.monotonic_ns() // 1000
 
 
 class ManualClock:

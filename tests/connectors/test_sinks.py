@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.connectors import disk
 from headrace.connectors.encode import csv_lines, json_lines
 from headrace.connectors.sinks import FileSink, PartsSink
 from headrace.errors import HeadraceError
@@ -46,6 +49,50 @@ def test_a_file_is_cut_back_to_its_commit(format: str, tmp_path: Path) -> None:
     again.close()
     expected = {"json": '{"v":1}\n{"v":2}\n{"v":4}\n', "csv": '"v"\n1\n2\n4\n'}
     assert path.read_text() == expected[format]
+
+
+ROTATIONS = {
+    "copied and truncated": lambda path: (shutil.copy(path, f"{path}.1"), os.truncate(path, 0)),
+    "renamed": lambda path: path.rename(f"{path}.1"),
+    "replaced": lambda path: (path.rename(f"{path}.1"), path.write_text("")),
+}
+
+
+@pytest.mark.parametrize("how", ROTATIONS)
+def test_a_file_that_is_rotated_while_it_is_written_is_an_error_without_nul_bytes(
+    how: str, tmp_path: Path
+) -> None:
+    """Defect 08: a sink that was copied and truncated went on after a hole of NUL bytes."""
+    path = tmp_path / "out.jsonl"
+    sink = fresh(FileSink, path)
+    sink.write(rows(1, 2))
+    commit = sink.prepare()
+    ROTATIONS[how](path)
+    sink.write(rows(3))
+    with pytest.raises(HeadraceError, match="HR-C011"):
+        sink.prepare()
+    sink.close()
+    assert b"\0" not in (path.read_bytes() if path.exists() else b"")
+    now = path.read_bytes() if path.exists() else b""
+    path.write_bytes(Path(f"{path}.1").read_bytes() + now)  # as the hint says
+    again = FileSink(path)
+    again.open(SCHEMA, commit)
+    again.write(rows(3))
+    again.prepare()
+    again.close()
+    assert path.read_text() == '{"v":1}\n{"v":2}\n{"v":3}\n'
+
+
+def test_the_name_of_a_new_file_is_safe_before_its_first_commit(tmp_path: Path) -> None:
+    class Noting(disk.Disk):
+        def sync(self, path: Path) -> None:
+            synced.append(path)
+            super().sync(path)
+
+    synced: list[Path] = []
+    with disk.using(Noting()):
+        fresh(FileSink, tmp_path / "deep" / "out.jsonl").close()
+    assert {tmp_path, tmp_path / "deep"} <= set(synced)
 
 
 def test_a_part_is_there_once_it_is_published_and_after_any_restart(tmp_path: Path) -> None:

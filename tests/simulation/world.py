@@ -89,10 +89,16 @@ class WildTime:
     def __init__(self) -> None:
         self.micros = BASE + 100 * SECOND
         self.pace = 1
+        self.steady = 0
 
     def time_ns(self) -> int:
         self.micros += self.pace
         return self.micros * 1000
+
+    def monotonic_ns(self) -> int:
+        """A clock that nobody sets."""
+        self.steady += self.pace
+        return self.steady * 1000
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.connectors.contract import Commit
 from headrace.connectors.identity import Names
 from headrace.connectors.shelf import DirectoryShelf
+from headrace.connectors.tables import digest
 from headrace.engine import Engine
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
@@ -20,8 +21,9 @@ from headrace.runtimes.embedded.opening import Opening, shelf_of
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.runtimes.embedded.progress import Progress, measure
 from headrace.runtimes.embedded.record import Recorder
+from headrace.runtimes.embedded.steady import STEP, SteadyClock
 from headrace.runtimes.embedded.store import Checkpoint, Store
-from headrace.time.clock import Clock, SystemClock
+from headrace.time.clock import Clock, ManualClock, SimulatedClock, SystemClock
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 POLL: Final = 0.02
@@ -58,7 +60,10 @@ class Runner:
         self.engine: Engine
         self.outputs: Outputs
         self.feed: Feed
+        self._notes: deque[str] = deque(maxlen=NOTES)
         self._clock = clock or SystemClock()
+        if not isinstance(self._clock, ManualClock | SimulatedClock):
+            self._clock = SteadyClock(self._clock, self._notes.append)
         self._wait = wait
         self._into = None if into is None else Path(into)
         self._stop = False
@@ -67,7 +72,6 @@ class Runner:
         self._store = Store(pipeline.path(str(table.checkpoint))) if durable else None
         self._recorder = self._recording()
         self._messages: list[str] = list(pipeline.warnings)
-        self._notes: deque[str] = deque(maxlen=NOTES)
         self._begun = time.monotonic()
         self._rows = 0
         self._committed = (0, self._begun)
@@ -139,6 +143,7 @@ class Runner:
     def _open(self) -> None:
         """Go on from the newest checkpoint that is whole, or begin."""
         self.engine = self.build_engine()
+        self._table_files = _digests(self.pipeline)
         checkpoint = self._newest()
         self._started = checkpoint.body["started"] if checkpoint else self._clock.now()
         opening = Opening(self.pipeline, self._clock, self._started, self._into, self._notes.append)
@@ -194,6 +199,16 @@ class Runner:
     def _check_same(self, checkpoint: Checkpoint) -> None:
         """State belongs to the streams and queries it was made by."""
         assert self._store is not None
+        before, now = checkpoint.body.get("table_files", {}), self._table_files
+        table = next((name for name in now if name in before and before[name] != now[name]), None)
+        if table is not None:
+            raise DurabilityError(
+                "HR-D005",
+                f"the file of table {table} is not what it was when the checkpoint was made",
+                place=str(self.pipeline.path(self.pipeline.spec.tables[table].path)),
+                hint="answers so far used the old rows: put the old file back, or give the pipeline a new "
+                "checkpoint and new outputs to use the new one from the start",
+            )
         changed = _difference(_lasting(checkpoint.body["tables"]), _lasting(_essence(self.pipeline)))
         if changed:
             raise DurabilityError(
@@ -233,8 +248,18 @@ class Runner:
             spool.secured = body["spools"][name]
         self.feed.restore(body["feed"])
         self._messages += [spool.lost for spool in self._spools.values() if spool.lost]
+        self._compare_clocks(body["feed"]["now"])
         self._state = "finished" if body["finished"] else "running"
         self._store.sweep()
+
+    def _compare_clocks(self, before: int) -> None:
+        """By the system's clock, promises of an earlier run hold until the clock has caught up."""
+        behind = before - self._clock.now() if isinstance(self.feed, SystemFeed) else 0
+        if behind > STEP:
+            self._notes.append(
+                f"the clock is {behind // STEP:,} s behind that of the last commit: until it has caught up, "
+                "rows are judged by the promises that were made then"
+            )
 
     # --- running
 
@@ -319,6 +344,7 @@ class Runner:
             finished.secure()
         body: dict[str, Any] = {
             "tables": _essence(self.pipeline),
+            "table_files": self._table_files,
             "started": self._started,
             "feed": self.feed.state(),
             "spools": {name: spool.secured for name, spool in self._spools.items()},
@@ -370,6 +396,11 @@ def _essence(pipeline: Pipeline) -> dict[str, Any]:
         each["path"] = names.of(Path(each["path"]))
     kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
     return kept | {"clock": tables["pipeline"].get("clock"), "strategy": tables["pipeline"]["strategy"]}
+
+
+def _digests(pipeline: Pipeline) -> dict[str, str | None]:
+    """What the files of tables hold, by the name of the table."""
+    return {name: digest(pipeline.path(table.path)) for name, table in pipeline.spec.tables.items()}
 
 
 def _lasting(tables: dict[str, Any]) -> dict[str, Any]:

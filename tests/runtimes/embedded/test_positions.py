@@ -401,3 +401,83 @@ def test_outputs_are_those_of_a_run_without_a_break(runs: Any, follow: bool, blo
         for name in "ab":
             mine, other = result.progress.streams[name], expected.progress.streams[name]
             assert (mine.rows_in, mine.rows_rejected) == (other.rows_in, other.rows_rejected)
+
+
+# --- the clock and the tables -----------------------------------------------------------------------------
+
+CLOCKED = """
+[pipeline]
+name = "clocked"
+runtime = "embedded"
+checkpoint = "state"
+[streams.s]
+source = { path = "s.json", follow = true }
+schema = "id BIGINT, at BIGINT"
+time = { column = "at", unit = "us" }
+bounds = { latency = "2 s" }
+[[queries]]
+name = "all"
+sql = "SELECT count(*) AS n, window_end FROM s [RANGE 1 SECOND SLIDE 1 SECOND]"
+sink = "n.jsonl"
+"""
+
+
+def test_a_clock_that_leaps_ahead_and_comes_back_makes_no_row_late_through_restarts(tmp_path: Path) -> None:
+    """Defect 11: after a leap of 50 years every row was late, in this run and in those after it."""
+
+    class Wild:
+        passed, offset = 10**15, 0
+
+        def now(self) -> int:
+            return self.passed + self.offset
+
+        def monotonic(self) -> int:
+            return self.passed
+
+    (tmp_path / "p.toml").write_text(CLOCKED)
+    (tmp_path / "s.json").write_text("")
+    wild, written, offsets = Wild(), 0, [0]
+
+    def wait(_: float) -> None:
+        nonlocal written
+        if not offsets:
+            runner.stop()
+            return
+        wild.offset = offsets.pop(0)
+        wild.passed += 500_000
+        append(tmp_path / "s.json", json.dumps({"id": written, "at": wild.passed}) + "\n")
+        written += 1
+
+    for _ in range(2):
+        offsets += [50 * 365 * 86_400 * 10**6, 0, 3600 * 10**6, -3600 * 10**6, 0]
+        runner = Runner(load(tmp_path / "p.toml"), clock=wild, wait=wait)
+        result = runner.run()
+        account = result.progress.streams["s"]
+        assert (account.rows_in, account.rows_processed, account.rows_late) == (written, written, 0)
+        assert any("leapt" in each for each in result.progress.messages)
+
+
+def test_a_table_that_changed_between_two_runs_is_refused(tmp_path: Path) -> None:
+    """Defect 21: it was neither used nor refused."""
+    text = TEXT.format(
+        streams="".join(STREAM.format(name=n, follow="false", format="json", block=60) for n in "ab")
+    )
+    text = text.replace("[[queries]]", '[tables]\nt = "t.csv"\n[[queries]]').replace(
+        "SELECT id FROM a UNION ALL SELECT id FROM b",
+        "SELECT t.k AS id FROM a [NOW] AS a, b [NOW] AS b, t WHERE a.id = b.id AND a.id = t.k",
+    )
+    home = tmp_path / "home"
+    for name in "ab":
+        (home / name).mkdir(parents=True)
+        (home / name / "s.json").write_text(lines(range(9)))
+    (home / "p.toml").write_text(text)
+    (home / "t.csv").write_text("k,v\n1,one\n2,two\n")
+    run(home / "p.toml", steps=2)
+    moved = home.rename(tmp_path / "moved")
+    (moved / "t.csv").write_text("k,v\n1,one\n3,three\n")
+    with pytest.raises(HeadraceError, match="HR-D005") as error:
+        run(moved / "p.toml")
+    assert "table t" in str(error.value)
+    (moved / "t.csv").write_text("k,v\n1,one\n2,two\n")  # put back, in another place: the run goes on
+    run(moved / "p.toml")
+    assert answered(moved) == Counter([1, 2])
