@@ -194,7 +194,9 @@ class FilesSource:
         orphan = self._apply(changes, found)
         if orphan is not None:
             return [orphan]
-        return [name for name, seen in found.items() if self._has_more(name, seen)]
+        older = {*changes.moved.values(), *self._beside}
+        names = [name for name, seen in found.items() if self._has_more(name, seen)]
+        return sorted(names, key=lambda name: name not in older)
 
     def _list(self) -> dict[str, Seen]:
         root = Path(self.path)
@@ -211,7 +213,8 @@ class FilesSource:
             )
         files.sort(key=ORDERS[self.order])
         listed = {self._names.of(path): Seen(path, stat) for path, stat in files}
-        return self._rotated(self._beside - listed.keys()) | listed
+        self._beside -= listed.keys()
+        return self._rotated(self._beside) | listed
 
     def _rotated(self, names: set[str]) -> dict[str, Seen]:
         paths = {name: self._names.path(name) for name in sorted(names)}
