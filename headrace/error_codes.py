@@ -25,7 +25,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-D002": "No checkpoint in the directory is complete.",
         "HR-D003": "The checkpoint or recorded run was written in another format version.",
         "HR-D004": "A checkpoint, or what was received from a live source, cannot be written or read.",
-        "HR-D005": "The checkpoint belongs to another pipeline, or to this one before a change (also of a table).",
+        "HR-D005": "The checkpoint belongs to another pipeline, or to this one before it or a table changed.",
         "HR-D006": "The checkpoint directory was removed or replaced while a run used it.",
         "HR-D007": "What a checkpoint notes of its input (bytes received, files read) is damaged.",
         "HR-D010": "The directory does not hold a recorded run.",
