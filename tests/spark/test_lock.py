@@ -169,6 +169,8 @@ def test_what_spark_says_of_two_drivers_is_said_in_words(
     with pytest.raises(SparkError, match="HR-SP22"), headrace.spark.lock(tmp_path, spark):
         raise StreamingQueryException(says)
     assert is_free(tmp_path)
+    with headrace.spark.lock(tmp_path):  # in the session there is
+        assert not is_free(tmp_path)
     with pytest.raises(StreamingQueryException), headrace.spark.lock(tmp_path, spark):
         raise StreamingQueryException("another reason")
 

@@ -97,9 +97,9 @@ def lock(checkpoint: str | os.PathLike[str], spark: SparkSession | None = None) 
 
     If another driver holds it, or Spark finds one later, the error is HR-SP22.
     """
-    session = spark or SparkSession.getActiveSession()
+    session = spark or SparkSession.active()
     with ExitStack() as stack:
-        held = None if session is None else hold(session, os.fspath(checkpoint))
+        held = hold(session, os.fspath(checkpoint))
         if held is not None:
             stack.callback(held.release)
         try:
