@@ -21,15 +21,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.judging import HEAD, judge, judge_return
+from tests.soak.judging import EXPIRED, HEAD, judge, judge_return
 from tests.soak.samples import sample, told
 from tests.soak.world import MOST, STREAMS, World, free_port, mistakes
 
 TURN = 0.25
 PATIENCE = 120.0
 MOST_DEATHS = 5
-EXPIRED = 80.0
-"""Seconds after which nothing of a burst is left: the longest window, the lateness, and a full snapshot."""
 
 
 def options() -> argparse.Namespace:

@@ -79,6 +79,9 @@ def judge(samples: Sequence[Mapping[str, Any]], since: float) -> list[Verdict]:
     return found
 
 
+EXPIRED: Final = 80.0
+"""Seconds after which nothing of a burst is left: the longest window, the lateness, and a full snapshot."""
+
 RETURNED: Final = {"held": Bound(0.5, 2 * MB, "MB"), "rss": Bound(0.05, 8 * MB, "MB")}
 """How far above its level before a burst a series may be when all of it has expired.
 
@@ -97,10 +100,12 @@ def judge_return(
         "held": [each for each in same if each["at"] < first[0]],
         "rss": [each for each in same if (first[1] + second[0]) / 2 < each["at"] < second[0]],
     }
+    if second[0] - first[1] < EXPIRED:
+        before["rss"] = []
     found = []
     for name, bound in RETURNED.items():
         if not before[name]:
-            continue  # it ended by itself since, which is a mistake already
+            continue  # it ended by itself since, which is a mistake already; or the run is too short
         level = float(np.median([each[name] for each in before[name]]))
         after = float(np.median([each[name] for each in same if each["at"] >= since]))
         most = max(each[name] for each in same)
