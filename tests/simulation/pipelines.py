@@ -39,7 +39,10 @@ class Row:
 
 @dataclass
 class Stream:
-    """A stream: where it comes from (`file`, `folder`, `follow`, `tcp`), and the rows of each file so far."""
+    """A stream, and the rows of each of its files so far.
+
+    Kinds: a `file`, a `folder`, a followed folder (`follow`), a followed file (`tail`), and `tcp`.
+    """
 
     name: str
     kind: str
@@ -64,8 +67,8 @@ class Stream:
         if self.kind == "tcp":
             source = '{ type = "tcp", listen = true, port = 0, format = "json" }'
         else:
-            path = self.path(next(iter(self.files))) if self.kind == "file" else self.name
-            follow = ", follow = true" if self.kind == "follow" else ""
+            path = self.path(next(iter(self.files))) if self.kind in ("file", "tail") else self.name
+            follow = ", follow = true" if self.kind in ("follow", "tail") else ""
             sizes = f"block_bytes = {self.block}, block_rows = {max(2, self.block // 40)}"
             source = f'{{ path = "{path}", format = "{self.format}", {sizes}{follow} }}'
         bound = "30 days" if self.wide else "2 s"
@@ -76,6 +79,11 @@ class Stream:
             'time = { column = "at", unit = "us" }\n'
             f'bounds = {{ disorder = "{bound}" }}\n'
         )
+
+    @property
+    def head(self) -> bytes:
+        """How a file begins."""
+        return b"id,k,v,at,came\n" if self.format == "csv" and self.kind != "tcp" else b""
 
     def encode(self, rows: list[Row]) -> bytes:
         """Lines of these rows."""
@@ -100,8 +108,7 @@ def write_file(path: Path, stream: Stream, rows: list[Row]) -> None:
     """A whole new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if stream.grows:
-        header = b"id,k,v,at,came\n" if stream.format == "csv" else b""
-        path.write_bytes(header + stream.encode(rows))
+        path.write_bytes(stream.head + stream.encode(rows))
         return
     names = ("id", "k", "v", "at", "came")
     table = pa.table({name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in names})
@@ -183,12 +190,14 @@ class Maker:
         for name in ("a", "b", "c")[:count]:
             kind = self.rng.choice(kinds)
             formats = ["json", "json", "csv", "csv", "parquet", "arrow"]
+            if kind == "tail":
+                formats = ["json", "csv"]
             if arrival or kind == "tcp":
                 formats = ["json"]
             block = self.rng.choice((90, 150, 300, 700, 700))
             stream = Stream(name, kind, self.rng.choice(formats), block, wide, arrival)
             if kind != "tcp":
-                for n in range(1 if kind == "file" else self.rng.randint(1, 3)):
+                for n in range(1 if kind in ("file", "tail") else self.rng.randint(1, 3)):
                     self.file(stream, f"{n + 3}.{COLUMNS[stream.format]}")
             streams.append(stream)
         return self._plan(streams)

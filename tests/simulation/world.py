@@ -59,7 +59,7 @@ SPILLING: Final = ("flow.timeline", "operators.joinside", "operators.coldgroups"
 
 DIALS: Final = frozenset(
     {"kill", "power", "errors", "respell", "move", "query", "twice"}
-    | {"arrive", "grow", "vanish", "clock", "tcp", "follow", "record"}
+    | {"arrive", "grow", "vanish", "clock", "tcp", "follow", "tail", "rotate", "record"}
 )
 
 
@@ -148,6 +148,9 @@ class World:
         """By file: the end of a line that is still to be written."""
         self.done = False
         self.quiet = 0
+        self.rotated = False
+        self.ended: set[str] = set()
+        """Streams whose last row was written."""
         self.loaded: dict[Path, Pipeline] = {}
 
     def say(self, what: str) -> None:
@@ -157,7 +160,7 @@ class World:
 
     def run(self) -> None:
         kind = self.rng.choice(("still", "still", "changing", "live"))
-        if kind == "live" and not self.dials & {"tcp", "follow"}:
+        if kind == "live" and not self.dials & {"tcp", "follow", "tail"}:
             kind = "still"
         self.say(kind)
         SCENARIOS[kind](self)
@@ -192,14 +195,15 @@ class World:
 
     def live(self) -> None:
         """Sources that have no end, and a clock that cannot be trusted."""
-        kinds = tuple(sorted({"tcp", "follow"} & self.dials))
+        kinds = tuple(sorted({"tcp", "follow", "tail"} & self.dials))
         self._settle(self.maker.plan(kinds, wide=True))
         for stream in self.plan.streams:
             if stream.kind == "tcp":
                 rows = self.maker.rows(self.rng.randint(3, 25))
                 self.peers[stream.name] = Peer(rows, list(rows))
         for _ in range(self.rng.randint(0, 8)):
-            self.acts.append(self.rng.choice((self._write_more, self._write_more, self._send, self._clock)))
+            more = self._write_more
+            self.acts.append(self.rng.choice((more, more, more, self._send, self._clock, self._rotate)))
         self.acts += [self._send] * sum(len(peer.left) for peer in self.peers.values())
         self._live_on(self.rng.choice((30, 100, 200, 400)))
         self._exactly_once()
@@ -467,7 +471,7 @@ class World:
         data = self.cuts.pop(stream.path(name), b"") + stream.encode(rows)
         stream.files[name].extend(rows)
         self.versions[stream.name, name].append(len(stream.files[name]))
-        if stream.kind == "follow" and self.rng.random() < 0.4:
+        if data and not stream.is_bounded and self.rng.random() < 0.4:
             at = self.rng.randint(1, max(1, len(data) - 1))
             data, self.cuts[stream.path(name)] = data[:at], data[at:]
         with (self.root / stream.path(name)).open("ab") as file:
@@ -521,15 +525,37 @@ class World:
             self.runner.stop()
 
     def _write_more(self) -> None:
-        streams = [stream for stream in self.plan.streams if stream.kind == "follow"]
+        streams = [stream for stream in self.plan.streams if stream.kind in ("follow", "tail")]
         if not streams:
             return
         stream = self.rng.choice(streams)
-        if stream.grows and self.rng.random() < 0.7:
+        if stream.kind == "tail" or (stream.grows and self.rng.random() < 0.7):
             file = self.rng.choice(sorted(stream.files))
             self._append(stream, file, self.maker.rows(self.rng.randint(1, 6), begin=20))
         else:
             self._arrive(stream)
+
+    def _rotate(self) -> None:
+        """A log is put aside once it was read, as logrotate does it, and written to from its beginning."""
+        streams = [stream for stream in self.plan.streams if stream.kind == "tail"]
+        if not streams or self.rotated or "rotate" not in self.dials:
+            return
+        stream = self.rng.choice(streams)
+        (name,) = stream.files
+        if stream.path(name) in self.cuts:
+            return
+        log, aside = self.root / stream.path(name), self.root / stream.path(f"{name}.1")
+        how = self.rng.choice(("renamed", "copied and truncated"))
+        if how == "renamed":
+            log.rename(aside)
+        else:
+            shutil.copy2(log, aside)
+            os.truncate(log, 0)
+        with log.open("ab") as file:
+            file.write(stream.head)
+        self.rotated = True
+        self.say(f"{stream.path(name)} was {how}")
+        self._append(stream, name, self.maker.rows(self.rng.randint(0, 12), begin=20))
 
     def _end_all(self) -> None:
         """Lines that were cut get their ends, and then the last row comes, after all others."""
@@ -542,9 +568,18 @@ class World:
                 if rest:
                     with (self.root / stream.path(file)).open("ab") as open_file:
                         open_file.write(rest)
-            name = f"~{self.idle_count}-{self.disk.life}.{COLUMNS[stream.format]}"
-            if not any(self.root.glob(f"{stream.name}/~*")):
-                write_file(self.root / stream.path(name), stream, [self.maker.last()])
+            self._end(stream)
+
+    def _end(self, stream: Stream) -> None:
+        if stream.name in self.ended:
+            return
+        self.ended.add(stream.name)
+        if stream.kind == "tail":
+            with (self.root / stream.path(*stream.files)).open("ab") as file:
+                file.write(stream.encode([self.maker.last()]))
+        else:
+            last = stream.path(f"~.{COLUMNS[stream.format]}")
+            write_file(self.root / last, stream, [self.maker.last()])
 
     def _clock(self) -> None:
         if "clock" not in self.dials:
@@ -637,7 +672,7 @@ class World:
                     f"{stream.path(file)}: rows {lost} of {[row.id for row in written]} are lost; "
                     f"it had {self.versions[stream.name, file]} rows at times"
                 )
-            if self.versions[stream.name, file][0] and stream.kind == "follow" and count < len(written):
+            if not stream.is_bounded and count < len(written):
                 raise Violation(f"{stream.path(file)}: {count} rows read of {len(written)}")
 
     def _all_received(self, stream: Stream, rows: set[int], rejected: set[int]) -> None:

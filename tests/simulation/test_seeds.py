@@ -1,0 +1,25 @@
+"""Seeds of the simulator, and that it finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.world import World, simulate
+
+SEEDS, GROUP = 200, 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_whatever_happens_no_row_is_lost_or_repeated(first: int) -> None:
+    for seed in range(first, first + GROUP):
+        simulate(seed)
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    """Otherwise a seed that fails could not be run again."""
+    for seed in range(6):
+        assert told(simulate(seed)) == told(simulate(seed))
+
+
+def told(world: World) -> tuple[list[str], list[str]]:
+    return world.history, world.disk.log
