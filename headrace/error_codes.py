@@ -14,6 +14,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-C003": "A generator cannot make the declared columns.",
         "HR-C004": "A TCP source cannot connect.",
         "HR-C005": "A TCP source cannot listen on its address.",
+        "HR-C006": "An input cannot be read: an error of the disk or the machine, which may pass.",
         "HR-C010": "An output already exists and there is no checkpoint to continue from.",
         "HR-C011": "An output is not what was committed: it was cut or replaced, or a part of it is gone.",
         "HR-C012": "An output cannot be written.",

@@ -7,6 +7,7 @@ what was read has changed.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, Block, Position, Span, empty, shown
 from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import GROWING, READERS, Format, LinesReader, Reader
-from headrace.connectors.identity import Mark, Names, mark, regular
+from headrace.connectors.identity import Mark, Names, mark, regular, unreadable
 from headrace.connectors.rotation import Changes, Seen, Watch
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
@@ -27,6 +28,11 @@ ORDERS: Final[dict[str, Callable[[tuple[Path, os.stat_result]], Any]]] = {
     "name": lambda found: str(found[0]),
     "modified": lambda found: (found[1].st_mtime_ns, str(found[0])),
 }
+OF_THE_FILE: Final = frozenset(
+    (None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+)
+"""Errors that are as they are: to try again does not help. Any other is of the machine, and may pass."""
+
 ACTIVE: Final = 64
 """Followed files whose marks are kept in the position itself: those that were read last."""
 QUIET: Final = 3000
@@ -143,6 +149,9 @@ class FilesSource:
         """A file that cannot be read is one bad row; the files after it are read."""
         if before is not None and before.left:
             return None
+        begun = before is not None and before.at is not None
+        if error.errno not in OF_THE_FILE or (begun and error.errno != errno.ENOENT):
+            raise unreadable(self._names.path(name), error) from error
         self._note(name, before or Mark(None, 0, 0, 0, 0, 0))
         self._marks[name] = replace(self._marks[name], left=True)
         path = str(self._names.path(name))

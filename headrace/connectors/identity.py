@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from headrace.connectors import disk
+from headrace.errors import ConnectorError
 
 END: Final = 1 << 16
 """Bytes at the beginning of a file, and before the place that was read to, by which it is recognised."""
@@ -87,8 +88,10 @@ class Mark:
         try:
             with disk.current.open(path, "rb") as file:
                 return ends(file, self.taken) == (self.head, self.tail)
-        except OSError:
+        except (FileNotFoundError, PermissionError):
             return False
+        except OSError as error:
+            raise unreadable(path, error) from error
 
 
 def mark(path: Path, at: Any, taken: int | None, before: Mark | None = None, *, ended: bool = False) -> Mark:
@@ -104,6 +107,16 @@ def mark(path: Path, at: Any, taken: int | None, before: Mark | None = None, *, 
         file.seek(max(0, size - 1))
         left = ended and file.read(1) != b"\n"
     return Mark(at, size, head, tail, stat.st_ino, modified(stat), left)
+
+
+def unreadable(path: Path, error: OSError) -> ConnectorError:
+    """An input of which it cannot be said now what is in it; to take it for another one would repeat rows."""
+    return ConnectorError(
+        "HR-C006",
+        f"the file cannot be read: {error.strerror or error}",
+        place=str(path),
+        hint="what was committed is safe: run again once the file can be read",
+    )
 
 
 def ends(file: BinaryIO, taken: int, head: int | None = None) -> tuple[int, int]:
@@ -126,7 +139,11 @@ def modified(stat: os.stat_result) -> int:
 def siblings(path: Path, inode: int) -> list[tuple[Path, os.stat_result]]:
     """Files beside this one that it may have become: the one with its inode, then those named after it."""
     found = []
-    for name in disk.current.names(path.parent) if path.parent.is_dir() else ():
+    try:
+        names = disk.current.names(path.parent) if path.parent.is_dir() else []
+    except OSError as error:
+        raise unreadable(path.parent, error) from error
+    for name in names:
         other = path.parent / name
         if name != path.name and (stat := regular(other)) is not None:
             same = stat.st_ino == inode

@@ -11,7 +11,7 @@ import errno
 import io
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Final, cast
@@ -124,6 +124,8 @@ class SimulatedDisk(Disk):
             return None
         if fault.lasting:
             self._lasting = fault
+        if isinstance(fault.what, int) and not writes:
+            fault = replace(fault, what=errno.EIO, lasting=False)
         self.met.append(f"{fault.what} at operation {self.count}, {self.log[-1]}")
         if fault.torn and name == "write":
             return fault
@@ -255,6 +257,8 @@ class SimulatedDisk(Disk):
 
     def _plain(self, path: Path) -> Path:
         """One spelling for each name: what it is in, without links and dots."""
+        if path.name in ("", ".."):
+            return path.resolve()
         folder = path.parent
         if folder not in self._folders:
             self._folders[folder] = folder.resolve()

@@ -11,6 +11,7 @@ that has no end is silent, the world changes. In the end:
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -315,6 +316,8 @@ class World:
             stack.enter_context(seam.using(disk))
             stack.enter_context(mock.patch("headrace.connectors.ahead.ThreadPoolExecutor", Inline))
             stack.enter_context(mock.patch("headrace.time.clock._time", self.time))
+            for module in ("identity", "rotation"):  # how long ago a file was changed is not simulated
+                stack.enter_context(mock.patch(f"headrace.connectors.{module}.modified", return_value=0))
             for module in SPILLING:
                 stack.enter_context(mock.patch(f"headrace.{module}._WORTH", 256))
             stack.enter_context(mock.patch("headrace.connectors.shelf.DirectoryShelf.least", 256))
@@ -496,8 +499,7 @@ class World:
             except HeadraceError as error:
                 if error.code not in ("HR-C001", "HR-C002"):
                     raise Violation(f"a file is gone: {error}") from error
-                if tree(self.root) != before and error.code == "HR-C002":
-                    changed = difference(before, tree(self.root))
+                if changed := difference(before, tree(self.root)):
                     raise Violation(f"a file is gone: refused, and changed {changed}") from error
                 away.rename(path)
                 self.say(f"refused with {error.code}, and put back")
@@ -542,8 +544,8 @@ class World:
             return
         stream = self.rng.choice(streams)
         (name,) = stream.files
-        if stream.path(name) in self.cuts:
-            return
+        if stream.path(name) in self.cuts or not self._is_committed(stream, name):
+            return  # what no commit names cannot be found again
         log, aside = self.root / stream.path(name), self.root / stream.path(f"{name}.1")
         how = self.rng.choice(("renamed", "copied and truncated"))
         if how == "renamed":
@@ -556,6 +558,13 @@ class World:
         self.rotated = True
         self.say(f"{stream.path(name)} was {how}")
         self._append(stream, name, self.maker.rows(self.rng.randint(0, 12), begin=20))
+
+    def _is_committed(self, stream: Stream, name: str) -> bool:
+        """Whether the last commit says how far the file was read."""
+        commit = max(self.root.glob("state/commit-*[0-9]")).read_bytes()
+        position = json.loads(commit.partition(b"\n")[2])["feed"]["streams"][stream.name]["at"]
+        mark = position["files"].get(stream.path(name))
+        return mark is not None and mark[0] is not None
 
     def _end_all(self) -> None:
         """Lines that were cut get their ends, and then the last row comes, after all others."""
@@ -730,8 +739,14 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def difference(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
-    """The files that are not what they were."""
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    """The files that are not what they were. What was never committed may be cut off or removed."""
+    same = {name for name, data in after.items() if name in before and _is_cut(name, before[name], data)}
+    names = (before.keys() | after.keys()) - same
+    return sorted(name for name in names if not name.endswith(".draft") or name in after)
+
+
+def _is_cut(name: str, before: bytes, after: bytes) -> bool:
+    return before == after or (name.startswith("out/") and before.startswith(after))
 
 
 def _some(rows: Counter[str]) -> str:
