@@ -92,11 +92,13 @@ class Stream:
 
 def _json_line(row: Row) -> bytes:
     if row.bad:
-        return f'{{"id": "bad{row.id}.", "k": \n'.encode()
+        return f'{{"id": "bad{row.id}.", "k": {"" if row.id % 2 else "0}"}\n'.encode()
     return json.dumps({"id": row.id, "k": row.k, "v": row.v, "at": row.at, "came": row.came}).encode() + b"\n"
 
 
 def _csv_line(row: Row) -> bytes:
+    if row.bad and row.id % 2:
+        return f"bad{row.id}.,0\n".encode()
     first = f"bad{row.id}." if row.bad else row.id
     return f"{first},{row.k},{row.v},{row.at},{row.came}\n".encode()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
 
 from tests.simulation.disk import Fault
 from tests.simulation.pipelines import PLAIN, Maker, Plan, Stream
-from tests.simulation.world import World, simulate
+from tests.simulation.world import simulate
 
 QUERIES = """
 [[queries]]
@@ -23,7 +24,7 @@ name = "counts"
 sql = "SELECT k, count(*) AS n FROM a [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"
 sink = "out/counts.parquet"
 """
-HEAD = PLAIN + 'checkpoint = "state"\ninterval = "1 hour"\nevery_rows = 5\nrecord = "record"\n'
+HEAD = PLAIN + 'checkpoint = "state"\ninterval = "1 hour"\nevery_rows = 6\nrecord = "record"\n'
 
 
 def plan() -> Plan:
@@ -34,24 +35,18 @@ def plan() -> Plan:
     )
 
 
-def operations() -> int:
-    found: list[int] = []
-    simulate(0, lambda world: found.append(world.operations(plan())))
+def undisturbed() -> tuple[dict[str, list[str]], int]:
+    found: list[tuple[dict[str, list[str]], int]] = []
+    simulate(0, lambda world: found.append(world.undisturbed(plan())))
     return found[0]
 
 
-def suffer(fault: Fault, at: int) -> None:
-    def story(world: World) -> None:
-        world.suffer(plan(), fault, at)
-
-    simulate(at, story)
+OTHERS = [Fault(errno.ENOSPC, torn=True, lasting=True), Fault("power", torn=True), Fault("kill", torn=True)]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [Fault("kill", torn=True), Fault("power", torn=True)],
-    ids=["kill", "power"],
-)
-def test_any_operation_may_be_the_one_that_goes_wrong(fault: Fault) -> None:
-    for at in range(1, operations() + 1):
-        suffer(fault, at)
+@pytest.mark.parametrize("faults", [[Fault(errno.EIO)], OTHERS], ids=["error", "crash"])
+def test_any_operation_may_be_the_one_that_goes_wrong(faults: list[Fault]) -> None:
+    expected, operations = undisturbed()
+    for at in range(1, operations + 1):
+        fault = faults[at % len(faults)]
+        simulate(at, lambda world, at=at, fault=fault: world.suffer(plan(), {at: fault}, expected))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.simulation.world import World, simulate
 
 SEEDS, GROUP = 200, 10
+RANDOM = re.compile(r"headrace-\d+-\w+|[0-9a-f]{8,}")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
@@ -21,5 +24,6 @@ def test_the_same_seed_is_the_same_world() -> None:
         assert told(simulate(seed)) == told(simulate(seed))
 
 
-def told(world: World) -> tuple[list[str], list[str]]:
-    return world.history, world.disk.log
+def told(world: World) -> list[str]:
+    """What happened; the names of temporary files are drawn anew each time."""
+    return [RANDOM.sub("*", line) for line in (*world.history, *world.disk.log)]
