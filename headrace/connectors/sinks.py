@@ -46,7 +46,8 @@ class FileSink:
         self._length, self._safe = 0, -1
 
     def begin(self) -> Commit:
-        there = is_there(self.path)
+        with saying(self.path):
+            there = is_there(self.path)
         if there and self.existing == "error":
             raise refuse(self.path)
         if there and self.existing == "append":
@@ -115,11 +116,11 @@ class FileSink:
 
     def prepare(self) -> Commit:
         assert self._file is not None
-        if self._length != self._safe:
-            with saying(self.path):
+        with saying(self.path):
+            if self._length != self._safe:
                 disk.current.flush(self._file)
-            self._safe = self._length
-        self._check_ours()
+                self._safe = self._length
+            self._check_ours()
         return {"length": self._length}
 
     def _check_ours(self) -> None:
@@ -161,7 +162,8 @@ class PartsSink:
         self._rows = 0
 
     def begin(self) -> Commit:
-        there = is_there(self.path)
+        with saying(self.path):
+            there = is_there(self.path)
         if there and self.existing == "error":
             raise refuse(self.path)
         if there and self.existing == "append":

@@ -179,7 +179,7 @@ class SimulatedDisk(Disk):
         path = self._plain(path)
         self.operation("sync", path)
         if path.is_dir():
-            self._changes.pop(path, None)
+            self._changes.pop(path.resolve(), None)
         elif path in self._inodes:
             self._inodes[path].synced = path.read_bytes()
         else:
