@@ -734,7 +734,12 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def difference(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
-    """The files that are not what they were. What was never committed may be cut off or removed."""
+    """The files that are not what they were.
+
+    What was never committed may be cut off or removed, and what was committed may get its name.
+    """
+    drafts = {data for name, data in before.items() if name.endswith(".draft")}
+    after = {name: data for name, data in after.items() if name in before or data not in drafts}
     same = {name for name, data in after.items() if name in before and _is_cut(name, before[name], data)}
     names = (before.keys() | after.keys()) - same - {"record/pipeline.json"}  # written at each start
     return sorted(name for name in names if not name.endswith(".draft") or name in after)
