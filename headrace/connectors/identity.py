@@ -88,7 +88,7 @@ class Mark:
         try:
             with disk.current.open(path, "rb") as file:
                 return ends(file, self.taken) == (self.head, self.tail)
-        except (FileNotFoundError, PermissionError):
+        except FileNotFoundError:
             return False
         except OSError as error:
             raise unreadable(path, error) from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.connectors.identity import Mark, Names, modified, regular, siblings
+from headrace.errors import ConnectorError
 
 Look = tuple[int, int, int]
 
@@ -84,7 +85,7 @@ class Watch:
             other = self.names.of(path)
             if (
                 other not in (taken or ())
-                and known.holds(path, stat)
+                and _may_hold(known, path, stat)
                 and not self._is_itself(other, path, stat)
             ):
                 return other
@@ -114,3 +115,11 @@ class Watch:
     def _inode(self, name: str) -> int:
         known = self.known(name)
         return 0 if known is None else known.inode
+
+
+def _may_hold(known: Mark, path: Path, stat: os.stat_result) -> bool:
+    """Whether a file beside another has what was read of that; not if it cannot be read."""
+    try:
+        return known.holds(path, stat)
+    except ConnectorError:
+        return False

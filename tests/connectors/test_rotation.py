@@ -6,15 +6,17 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
 
+from headrace.connectors import disk
 from headrace.connectors.contract import Bad
 from headrace.connectors.files import FilesSource
 from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import Format
+from headrace.errors import HeadraceError
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -151,6 +153,25 @@ def test_a_line_cut_by_a_replacement_is_rejected(tmp_path: Path) -> None:
     tail.source.close()
     assert tail.keys == [*range(60)]
     assert [(bad.code, bad.raw) for bad in tail.bad] == [("HR-R109", '{"k": 7')]
+
+
+class Forbidding(disk.Disk):
+    """Nothing may be read."""
+
+    def open(self, path: Path, mode: str, buffering: int = -1, *, private: bool = False) -> BinaryIO:
+        raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_file_that_may_not_be_read_for_a_while_is_not_taken_for_another(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "s.jsonl")
+    tail.path.write_text(lines(0, 12))
+    tail.read()
+    append(tail.path, lines(12, 15))
+    with disk.using(Forbidding()), pytest.raises(HeadraceError, match="HR-C006"):
+        tail.read()
+    tail.read()
+    tail.source.close()
+    assert tail.keys == [*range(15)]
 
 
 def test_a_log_of_outdated_lines_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
