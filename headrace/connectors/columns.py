@@ -60,6 +60,8 @@ def unfit(field: pa.Field, column: pa.Array, i: int) -> str:
 def unfit_value(field: pa.Field, value: str) -> str:
     """Why a row was rejected: the column, the value as JSON, and what it should have been."""
     short = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]}…"
+    # Half of a character, which JSON can write and UTF-8 cannot.
+    short = short.encode("utf-8", "backslashreplace").decode()
     return f"column {field.name}: {short} is not a {sql_name(field.type).upper()}"
 
 
