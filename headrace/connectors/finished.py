@@ -15,6 +15,7 @@ import re
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,19 +87,12 @@ class FinishedFiles:
 
     def _write(self, folder: Path, lines: list[bytes]) -> None:
         data = b"".join(lines)
-        try:
+        with _saying(folder):
             disk.current.mkdir(folder, private=True)
             for path in self._paths(folder):
                 _put(path, self._written, data)
             if not self._written:
                 disk.current.sync(folder)
-        except OSError as error:
-            raise DurabilityError(
-                "HR-D004",
-                f"cannot write down which files were read: {error.strerror or error}",
-                place=str(folder),
-                hint="what was committed is safe: make room or repair the place, then run again",
-            ) from error
         self._written += len(data)
 
     def _begin_again(self, folder: Path) -> None:
@@ -135,7 +129,8 @@ class FinishedFiles:
             )
         for path, data in zip(paths, found, strict=True):
             if data != whole:
-                _put(path, 0, whole)
+                with _saying(self._folder):
+                    _put(path, 0, whole)
         for line in whole.splitlines():
             name, *found = json.loads(line)
             yield name, Mark.of_json(found)
@@ -144,13 +139,28 @@ class FinishedFiles:
         """Nobody goes back to before `position`: logs with lower numbers are not needed."""
         if self._folder is None or not position[0] or not self._folder.is_dir():
             return
-        for name in disk.current.names(self._folder):
-            match = re.fullmatch(re.escape(self._stream) + r"-(\d{6,})\.(log|copy)", name)
-            if match and int(match[1]) < position[0]:
-                disk.current.unlink(self._folder / name, missing_ok=True)
+        with _saying(self._folder):
+            for name in disk.current.names(self._folder):
+                match = re.fullmatch(re.escape(self._stream) + r"-(\d{6,})\.(log|copy)", name)
+                if match and int(match[1]) < position[0]:
+                    disk.current.unlink(self._folder / name, missing_ok=True)
 
     def _paths(self, folder: Path) -> list[Path]:
         return [folder / f"{self._stream}-{self._number:06d}.{end}" for end in ("log", "copy")]
+
+
+@contextmanager
+def _saying(folder: Path) -> Iterator[None]:
+    """Errors of the file system, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise DurabilityError(
+            "HR-D004",
+            f"cannot write down which files were read: {error.strerror or error}",
+            place=str(folder),
+            hint="what was committed is safe: make room or repair the place, then run again",
+        ) from error
 
 
 def _put(path: Path, at: int, data: bytes) -> None:
