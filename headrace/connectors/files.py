@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.connectors import disk
 from headrace.connectors.codes import Code
 from headrace.connectors.contract import Bad, Block, Position, Span, empty, shown
 from headrace.connectors.finished import FinishedFiles
@@ -37,6 +38,10 @@ ACTIVE: Final = 64
 """Followed files whose marks are kept in the position itself: those that were read last."""
 QUIET: Final = 3000
 """Looks at a directory after which a file that has not grown is no longer taken to be growing."""
+
+
+class _Replaced(Exception):
+    """Another file got the name between looking at it and opening it."""
 
 
 def _silent(message: str) -> None:
@@ -99,8 +104,13 @@ class FilesSource:
             if self._lost:
                 lost, self._lost = tuple(self._lost), []
                 return Block(empty(self.schema), lost)
-            if self._queue:
-                block = self._read_on(self._queue[0])
+            if self._queue and self._is_replaced(self._queue[0]):
+                self._queue = self._look()
+            elif self._queue:
+                try:
+                    block = self._read_on(self._queue[0])
+                except _Replaced:
+                    continue
                 if block is not None:
                     return block
                 self._leave(self._queue.pop(0))
@@ -117,23 +127,32 @@ class FilesSource:
             return None
         at = None if before is None else before.at
         try:
-            found = self._reader(name).read(at, complete=not self.follow, stop=stop)
+            reader = self._reader(name)
+            found = reader.read(at, complete=not self.follow, stop=stop)
             if found is None:
                 return None
             block, place = found
-            after = self._mark(name, place, before)
+            after = self._mark(name, place, before, reader)
         except OSError as error:
             return self._unreadable(name, before, error)
         self._note(name, after)
         return replace(block, span={"file": name, "from": at, "mark": after.json})
 
-    def _mark(self, name: str, at: Any, before: Mark | None) -> Mark:
-        if name == self._orphan and before is not None:
-            return replace(before, at=at, taken=int(at))
-        if self.how.name not in GROWING:
-            return mark(self._names.path(name), at, None, before)
-        # A file that is complete may end without a line end: what is added to that line later is no row.
-        return mark(self._names.path(name), at, int(at), before, ended=not self.follow)
+    def _mark(self, name: str, at: Any, before: Mark | None, reader: Reader) -> Mark:
+        if isinstance(reader, LinesReader):
+            # A file that is complete may end without a line end: what is added to that line later is no row.
+            return mark(reader.handle, at, int(at), before, ended=not self.follow)
+        with disk.current.open(self._names.path(name), "rb") as file:
+            return mark(file, at, None, before)
+
+    def _is_replaced(self, name: str) -> bool:
+        """Whether a followed file that is read in blocks was rotated, cut or removed between two of them."""
+        known = self._known(name)
+        if not self._grows or name == self._orphan or known is None:
+            return False
+        path = self._names.path(name)
+        stat = regular(path)
+        return stat is None or self._watch.is_other(name, Seen(path, stat))
 
     def _note(self, name: str, found: Mark) -> None:
         """How far a file was read; it is the newest of those that are at hand."""
@@ -158,11 +177,16 @@ class FilesSource:
         return Block(empty(self.schema), (Bad(Code.UNREADABLE, f"cannot be read: {error}", path),))
 
     def _reader(self, name: str) -> Reader:
+        """The file, open; it may be replaced at any moment before that, but not after it."""
         path = self._names.path(name)
         inode = 0 if name == self._orphan else path.stat().st_ino
         if self._open is None or self._open[0] != name or (inode and self._open[2] != inode):
             self.close()
-            self._open = (name, READERS[self.how.name](path, self.schema, self.how), inode)
+            reader = READERS[self.how.name](path, self.schema, self.how)
+            self._open = (name, reader, inode)
+            if isinstance(reader, LinesReader) and os.fstat(reader.handle.fileno()).st_ino != inode:
+                self.close()
+                raise _Replaced
         return self._open[1]
 
     def _leave(self, name: str) -> None:
@@ -205,7 +229,8 @@ class FilesSource:
             return [orphan]
         older = {*changes.moved.values(), *self._beside}
         names = [name for name, seen in found.items() if self._has_more(name, seen)]
-        return sorted(names, key=lambda name: name not in older)
+        first = sorted((name for name in names if name in older), key=lambda name: found[name].age)
+        return [*first, *(name for name in names if name not in older)]
 
     def _list(self) -> dict[str, Seen]:
         root = Path(self.path)
@@ -237,7 +262,8 @@ class FilesSource:
 
     def _apply(self, changes: Changes, found: dict[str, Seen]) -> str | None:
         """Take note of what became of files; the file that is to be read to its end through its handle."""
-        for old in (name for name in changes.replaced if name not in changes.moved):
+        gone = [name for name in self._marks if name not in found]
+        for old in (name for name in (*changes.replaced, *gone) if name not in changes.moved):
             if self._is_held(old, found.get(old)):
                 self._orphan = old
                 return old
@@ -252,6 +278,10 @@ class FilesSource:
         for old in changes.moved.keys() - marks.keys():
             if self.finished.get(old) is not None and old not in changes.replaced:
                 self._marks[old] = replace(self._unread(old), left=True)
+        for name in changes.between:
+            self.say(f"{name} was rotated while nobody looked: it is read from its beginning")
+            self._begin(name)
+            self._beside.add(name)
         for new, each in marks.items():
             assert each is not None
             self._marks[new] = each
@@ -293,6 +323,8 @@ class FilesSource:
         assert known is not None
         how = "was truncated" if seen.stat.st_ino == known.inode else "was replaced"
         missing = size - known.taken
+        if not known.taken and missing <= 0:
+            return
         self.say(f"{name} {how} after {known.taken} bytes of it had been read: it is read from its beginning")
         if missing > 0:
             reason = f"the file {how}, and {missing} bytes of it had not been read"
@@ -317,7 +349,15 @@ class FilesSource:
         self._marks = {name: Mark.of_json(found) for name, found in position["files"].items()}
         self._queue, self._listed, self.ended = [], False, False
         self._orphan, self._lost, self._growing = None, [], {}
-        moved = {name: self._found_again(name, found) for name, found in [*self._marks.items()]}
+        moved: dict[str, str] = {}
+        for name, found in sorted(self._marks.items(), key=lambda each: not each[1].taken):
+            again = self._found_again(name, found, moved.values())
+            if again is not None:
+                moved[name] = again
+        between = {each for old, new in moved.items() for each in self._watch.between(old, new)}
+        self._marks = {moved[name]: found for name, found in self._marks.items() if name in moved}
+        for name in between - self._marks.keys():
+            self._begin(name)
         reading, self._span = position["in"], None
         if span is not None:
             reading = self._check_span(span, moved)
@@ -328,27 +368,29 @@ class FilesSource:
     def _check_span(self, span: Span, moved: dict[str, str]) -> str:
         """The block that was taken in part must be there as it was."""
         name = moved.get(span["file"], span["file"])
-        before, after = self._marks.get(name), Mark.of_json(span["mark"])
-        self._marks[name] = replace(after, left=False)
-        again = self._found_again(name, self._marks[name])
+        after = replace(Mark.of_json(span["mark"]), left=False)
+        again = self._found_again(name, after, moved.values()) or name
         moved[span["file"]] = again
-        self._marks.pop(again)
-        if before is not None:
-            self._marks[again] = before
+        if again != name and name in self._marks:
+            self._marks[again] = self._marks.pop(name)
         self._span = span | {"file": again}
         return str(span["file"])
 
-    def _found_again(self, name: str, known: Mark) -> str:
-        """What a file is called that was read in part; it must be there, with all that was read of it."""
+    def _found_again(self, name: str, known: Mark, taken: Collection[str]) -> str | None:
+        """What a file is called that was read in part; it must be there, with all that was read of it.
+
+        None of one that was empty, and is not there any more.
+        """
         path = self._names.path(name)
         stat = regular(path)
-        if stat is not None and known.holds(path, stat):
+        if stat is not None and known.holds(path, stat) and (known.taken or known.inode in (0, stat.st_ino)):
             return name
-        other = self._watch.elsewhere(name)
+        other = self._watch.elsewhere(name, taken, known)
         if other is not None:
-            self._marks[other] = self._marks.pop(name)
             self._say_moved(name, other, stat is not None)
             return other
+        if not known.taken:
+            return None
         if stat is None and known.left:
             return name
         gone = (

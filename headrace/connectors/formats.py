@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
-from headrace.connectors import disk
 from headrace.connectors.columnar import IpcReader, ParquetReader
 from headrace.connectors.contract import Bad, Block, empty
 from headrace.connectors.csv_lines import CsvLines, header
@@ -101,10 +100,15 @@ class LinesReader:
         return self._decoder
 
     def _first_line(self, complete: bool) -> bytes | None:
-        with disk.current.open(self._lines.path, "rb") as file:
-            line = file.readline(self._how.longest)
+        self.handle.seek(0)
+        line = self.handle.readline(self._how.longest)
         whole = complete or line.endswith(b"\n") or len(line) == self._how.longest
         return line if line and whole else None
+
+    @property
+    def handle(self) -> BinaryIO:
+        """The open file."""
+        return self._lines.handle
 
     def rest(self, at: Any) -> bytes:
         """The beginning of a line that has not ended."""

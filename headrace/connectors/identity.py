@@ -94,18 +94,19 @@ class Mark:
             raise unreadable(path, error) from error
 
 
-def mark(path: Path, at: Any, taken: int | None, before: Mark | None = None, *, ended: bool = False) -> Mark:
-    """The mark of a file that was read up to `at`; `taken` is None if the whole of it identifies it.
+def mark(
+    file: BinaryIO, at: Any, taken: int | None, before: Mark | None = None, *, ended: bool = False
+) -> Mark:
+    """The mark of an open file that was read up to `at`; `taken` is None if the whole of it identifies it.
 
     `ended`: a line without an end is the last of the file.
     """
-    stat = path.stat()
+    stat = os.fstat(file.fileno())
     size = stat.st_size if taken is None else taken
-    with disk.current.open(path, "rb") as file:
-        known = before.head if before is not None and before.taken >= END else None
-        head, tail = ends(file, size, known)
-        file.seek(max(0, size - 1))
-        left = ended and file.read(1) != b"\n"
+    known = before.head if before is not None and before.taken >= END else None
+    head, tail = ends(file, size, known)
+    file.seek(max(0, size - 1))
+    left = ended and file.read(1) != b"\n"
     return Mark(at, size, head, tail, stat.st_ino, modified(stat), left)
 
 

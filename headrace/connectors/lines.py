@@ -41,36 +41,41 @@ class LineFile:
         self._file: BinaryIO | None = None
         self._skipped = (-1, 0)
 
-    def read(self, offset: int, *, complete: bool) -> Cut | None:
-        """The lines from `offset` on, about a block of them; None if no whole line is there."""
+    @property
+    def handle(self) -> BinaryIO:
+        """The open file: it stays the same one, whatever becomes of its name."""
         if self._file is None:
             self._file = disk.current.open(self.path, "rb")
+        return self._file
+
+    def read(self, offset: int, *, complete: bool) -> Cut | None:
+        """The lines from `offset` on, about a block of them; None if no whole line is there."""
+        file = self.handle
         if self._skipped[0] == offset:
-            return self._skip(self._file, offset, complete)
-        self._file.seek(offset)
+            return self._skip(file, offset, complete)
+        file.seek(offset)
         data, more = b"", b""
         while b"\n" not in more and len(data) <= self._longest:
-            more = self._file.read(self._block)
+            more = file.read(self._block)
             data += more
             if len(more) < self._block:
                 break
         if _first_line(data) > self._longest:
             self._skipped = (offset, offset)
-            return self._skip(self._file, offset, complete)
+            return self._skip(file, offset, complete)
         whole = complete and len(more) < self._block
         end = len(data) if whole else data.rfind(b"\n") + 1
         return Cut(data[:end], offset + end) if end else None
 
     def read_again(self, offset: int, stop: int) -> Cut:
         """The lines up to `stop`, which were read at once before, whatever was written after them."""
-        if self._file is None:
-            self._file = disk.current.open(self.path, "rb")
-        self._file.seek(offset)
-        data = self._file.read(min(stop - offset, self._longest + 1))
+        file = self.handle
+        file.seek(offset)
+        data = file.read(min(stop - offset, self._longest + 1))
         if _first_line(data) <= self._longest:
-            return Cut(data + self._file.read(stop - offset - len(data)), stop)
-        self._file.seek(stop - 1)
-        size = stop - offset - (self._file.read(1) == b"\n")
+            return Cut(data + file.read(stop - offset - len(data)), stop)
+        file.seek(stop - 1)
+        size = stop - offset - (file.read(1) == b"\n")
         return Cut(b"", stop, (too_long(data, size),))
 
     def rest(self, offset: int) -> bytes:

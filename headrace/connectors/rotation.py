@@ -7,7 +7,8 @@ it under another name: the file of the same inode (rename, then a new file), or 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,16 +30,23 @@ class Seen:
         """Equal in two looks if nothing was changed between them; a time of 0 is not known surely."""
         return self.stat.st_ino, self.stat.st_size, modified(self.stat)
 
+    @property
+    def age(self) -> tuple[int, str]:
+        """Files that were rotated one after the other, in the order in which they were written."""
+        return self.stat.st_mtime_ns, str(self.path)
+
 
 @dataclass(frozen=True)
 class Changes:
     """Files that are now called otherwise, by their old names; and names under which another file is now.
 
-    Of the latter, how large the file was that was called so when it was last looked at.
+    Of the latter, how large the file was that was called so when it was last looked at. `between` are files
+    that had a name while nobody looked, and were rotated in their turn.
     """
 
     moved: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, int] = field(default_factory=dict)
+    between: tuple[str, ...] = ()
 
 
 @dataclass
@@ -52,13 +60,14 @@ class Watch:
 
     def changes(self, found: Mapping[str, Seen], active: Iterable[str], *, follow: bool) -> Changes:
         """What is different; `active` are the files that were read last, or in part."""
-        replaced = [name for name in found if self._is_other(name, found[name])] if follow else []
+        replaced = [name for name in found if self.is_other(name, found[name])] if follow else []
         gone = [name for name in active if name not in found and (name in self._looks or not follow)]
         moved: dict[str, str] = {}
         for name in (*replaced, *gone) if follow else ():
-            other = self.elsewhere(name, {*moved.values()})
+            other = self.elsewhere(name, moved.values())
             if other is not None:
                 moved[name] = other
+        between = tuple(each for old, new in moved.items() for each in self.between(old, new))
         absent = {*replaced, *gone} - moved.keys()
         for name, seen in found.items():
             if self.known(name) is None and name not in moved.values():
@@ -68,24 +77,40 @@ class Watch:
                     absent.discard(old)
         sizes = {name: self._looks[name][1] if name in self._looks else 0 for name in replaced}
         self._looks = {name: seen.look for name, seen in found.items()} if follow else {}
-        return Changes(moved, sizes)
+        return Changes(moved, sizes, tuple(name for name in between if name not in moved.values()))
 
-    def _is_other(self, name: str, seen: Seen) -> bool:
+    def between(self, old: str, new: str) -> list[str]:
+        """Files that were rotated after the one that is called `new` now: of s.3 those called s.2 and s.1."""
+        base, _, number = new.rpartition(".")
+        if not number.isdecimal() or re.sub(r"\.\d+$", "", old) != base:
+            return []
+        names = [f"{base}.{i}" for i in range(int(number) - 1, 0, -1)]
+        seen = [(name, regular(self.names.path(name))) for name in names]
+        return [
+            name
+            for name, stat in seen
+            if stat is not None and not self._is_itself(name, self.names.path(name), stat)
+        ]
+
+    def is_other(self, name: str, seen: Seen) -> bool:
+        """Whether another file has this name now than the one that was read."""
         known = self.known(name)
         if known is None or (seen.look == self._looks.get(name) and seen.look[2]):
             return False
+        if not known.taken:
+            return known.inode not in (0, seen.stat.st_ino)  # it was empty when it was looked at
         return not known.holds(seen.path, seen.stat)
 
-    def elsewhere(self, name: str, taken: set[str] | None = None) -> str | None:
-        """Under which name beside it the file is that was called `name`."""
-        known = self.known(name)
-        if known is None or not known.taken:
+    def elsewhere(self, name: str, taken: Collection[str] = (), known: Mark | None = None) -> str | None:
+        """Under which name beside it the file is that was called `name`; not one that is `taken`."""
+        known = known or self.known(name)
+        if known is None:
             return None
         for path, stat in siblings(self.names.path(name), known.inode):
             other = self.names.of(path)
             if (
-                other not in (taken or ())
-                and _may_hold(known, path, stat)
+                other not in taken
+                and _may_be(known, self.names.path(name), path, stat)
                 and not self._is_itself(other, path, stat)
             ):
                 return other
@@ -117,8 +142,13 @@ class Watch:
         return 0 if known is None else known.inode
 
 
-def _may_hold(known: Mark, path: Path, stat: os.stat_result) -> bool:
-    """Whether a file beside another has what was read of that; not if it cannot be read."""
+def _may_be(known: Mark, before: Path, path: Path, stat: os.stat_result) -> bool:
+    """Whether a file beside another has what was read of that; not if it cannot be read.
+
+    One of which nothing was read is known by its inode, under a name that begins as it did.
+    """
+    if not known.taken:
+        return stat.st_ino == known.inode and path.name.startswith(before.stem)
     try:
         return known.holds(path, stat)
     except ConnectorError:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.connectors import disk
 from headrace.connectors.contract import Bad
@@ -28,6 +32,11 @@ def lines(begin: int, end: int) -> str:
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rotating")
 
 
 class Tail:
@@ -202,3 +211,60 @@ def test_a_log_of_outdated_lines_is_written_again(tmp_path: Path, monkeypatch: p
     again.seek(position)
     assert again.read() is None
     again.close()
+
+
+def rotate(path: Path, *, created: bool) -> None:
+    """As logrotate does: s → s.1 → s.2, and the writer makes a new file at once or when it next writes."""
+    for number in range(30, 0, -1):
+        if (old := Path(f"{path}.{number}")).exists():
+            old.rename(f"{path}.{number + 1}")
+    path.rename(f"{path}.1")
+    if created:
+        path.touch()
+
+
+@given(st.integers(0, 2**32))
+def test_a_log_that_rotates_under_a_backlog_is_read_once(folder: Path, seed: int) -> None:
+    """Rows were repeated and lost where a file was rotated between two blocks, or twice between two looks."""
+    rng = random.Random(seed)
+    home = Path(tempfile.mkdtemp(dir=folder))
+    path = home / "s.jsonl"
+    path.touch()
+    tail, written = Tail(path), 0
+    tail.source.how = Format("json", block=rng.choice([64, 500, 1 << 22]))
+    tail.read(1)
+    for _ in range(rng.randint(1, 12)):
+        count = rng.choice([0, 2, 60])
+        append(path, lines(written, written + count))
+        written += count
+        for _ in range(rng.randint(0, 3)):
+            if (block := tail.source.read()) is not None:
+                tail.keys += block.data.column(0).to_pylist()
+                tail.bad += block.bad
+        if rng.random() < 0.4:
+            rotate(path, created=rng.random() < 0.7)
+        if rng.random() < 0.2:
+            position = tail.source.position()
+            tail.source.close()
+            tail.source.seek(position)
+    tail.read()
+    tail.source.close()
+    assert sorted(tail.keys) == [*range(written)]
+    assert not tail.bad
+
+
+def test_a_log_that_is_deleted_under_a_backlog_is_read_to_its_end(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "s.jsonl")
+    tail.source.how = Format("json", block=64)
+    tail.path.write_text(lines(0, 50))
+    assert tail.source.read() is not None
+    tail.path.unlink()
+    rest = []
+    while (block := tail.source.read()) is not None:
+        rest += block.data.column(0).to_pylist()
+    assert rest[-1] == 49
+    assert rest == [*range(rest[0], 50)]
+    append(tail.path, lines(50, 60))
+    tail.read()
+    tail.source.close()
+    assert tail.keys == [*range(50, 60)]
