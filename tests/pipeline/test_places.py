@@ -175,7 +175,11 @@ def test_whatever_is_named_as_source_and_sink_a_run_changes_no_input_and_reads_n
             path for path in listed if os.path.isfile(path) and not Path(path).name.startswith((".", "_"))
         ]
         before = {path: Path(path).read_bytes() for path in [*read, root / "t.csv"]}
-        rows = sum(content.count(b"\n") for path, content in before.items() if str(path) in read)
+        # A file that is found by two paths to its folder is one file, and is read once.
+        once = {
+            os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in read
+        }
+        rows = sum(Path(path).read_bytes().count(b"\n") for path in once)
         form = "parquet" if as_parts else "json"
         written = f'{{ path = "{sink_as.format(sink, root=root)}", format = "{form}", existing = "replace" }}'
         try:
