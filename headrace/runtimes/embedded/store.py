@@ -201,7 +201,8 @@ class Store:
         text = json.dumps(body).encode()
         with self._saying():
             self._check_ours()
-            self._write(stored.file, data, sync_names=False)
+            # Of the first record, the state's name must be safe before it: there is no other to go back to.
+            self._write(stored.file, data, sync_names=not self._last)
             self._check_ours()
             self._write(f"commit-{number:08d}", b"%08x\n" % zlib.crc32(text) + text)
         checkpoint = Checkpoint(number, states, version, body)

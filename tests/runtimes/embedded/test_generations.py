@@ -261,3 +261,24 @@ def test_a_checkpoint_is_private(tmp_path: Path) -> None:
         assert (tmp_path / place).stat().st_mode & 0o777 == 0o700
         for path in (tmp_path / place).iterdir():
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_the_name_of_the_first_state_is_safe_before_its_record(tmp_path: Path) -> None:
+    """A loss of power left the record and not its state, and there was no checkpoint before it to serve."""
+    done: list[str] = []
+
+    class Watched(disk.Disk):
+        def sync(self, path: Path) -> None:
+            done.append(f"sync {path.name}")
+            super().sync(path)
+
+        def replace(self, path: Path, by: Path) -> None:
+            done.append(by.name)
+            super().replace(path, by)
+
+    kept = Store(tmp_path / "state")
+    kept.open()
+    with mock.patch.object(disk, "current", Watched()):
+        kept.commit(Engine(), {})
+    kept.close()
+    assert done == ["state-00000000.bin", "sync state", "commit-00000000", "sync state"]
