@@ -6,6 +6,7 @@ size. A place is (part, row): a row group of Parquet or a batch of Arrow IPC, an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -35,7 +36,7 @@ Part = tuple[pa.RecordBatch | Bad, list[int]]
 """Rows, or why there are none, and the place after them."""
 
 
-class ColumnarReader:
+class ColumnarReader(ABC):
     """A file of batches; reading on from the last place costs no seeking.
 
     `most` is how many bytes a piece that cannot be divided may take.
@@ -87,9 +88,9 @@ class ColumnarReader:
         )
         return Bad(Code.TOO_LARGE, reason, str(self._path))
 
+    @abstractmethod
     def _from(self, part: int, row: int) -> Iterator[Part]:
         """What comes from a place on."""
-        raise NotImplementedError
 
     def _wanted(self, names: list[str]) -> list[str]:
         return [name for name in self._schema.names if name in names]

@@ -140,7 +140,7 @@ class FilesSource:
 
     def _mark(self, name: str, at: Any, before: Mark | None, reader: Reader) -> Mark:
         if isinstance(reader, LinesReader):
-            # A file that is complete may end without a line end: what is added to that line later is no row.
+            # A finished file may end without a newline. What is appended to that last line later is not read.
             return mark(reader.handle, at, int(at), before, ended=not self.follow)
         with disk.current.open(self._names.path(name), "rb") as file:
             return mark(file, at, None, before)

@@ -47,7 +47,7 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa
 
 
 def digest(path: Path) -> str | None:
-    """What tells two contents of a file apart; None if there is no such file."""
+    """A fingerprint of the content of a file; None if the file does not exist."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
