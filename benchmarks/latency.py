@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.report import Result
 from headrace.engine import Engine
 from headrace.expressions import col
-from headrace.plan.nodes import Plan, Project, Select, Source, TimeKind, Union
+from headrace.plan.nodes.core import Plan, Project, Select, Source, TimeKind, Union
 
 SCHEMA = pa.schema([("v", pa.int64())])
 ROWS = 4_000
@@ -45,7 +45,7 @@ def mean_latency(plan: Plan, propagation: str) -> float:
     gc.collect()
     gc.disable()
     for i in range(ROWS):
-        engine.now = 20_000 * i
+        engine.streams.set_clock(20_000 * i)
         began = time.perf_counter_ns()
         engine.push("a", row)
         answers = engine.drain()

@@ -56,8 +56,8 @@ def answered_per_second(name: str, events: int) -> float:
         engine.drain()
         spent += process_time() - start
     start = process_time()
-    for stream in engine.graph.sources:
-        engine.end(stream)
+    for stream in engine.streams:
+        engine.streams.end(stream)
     engine.drain()
     return events / (spent + process_time() - start)
 

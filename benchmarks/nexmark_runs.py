@@ -70,8 +70,8 @@ def embedded(name: str, generator: NexmarkGenerator, events: int) -> Run:
         found += engine.drain()
         spent += time.perf_counter() - began
     began = time.perf_counter()
-    for stream in engine.graph.sources:
-        engine.end(stream)
+    for stream in engine.streams:
+        engine.streams.end(stream)
     found += engine.drain()
     spent += time.perf_counter() - began
     return Run(pa.Table.from_batches([batch.data for batch in found], query.schema), spent)
@@ -133,7 +133,8 @@ def on_spark(
     said = inputs(generator)
     frames = {each: _read(spark, folder, each) for each in wanted}
     ending = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "ending"))
-    answers = headrace.spark.apply(query, streams=frames, inputs=said, timer=None, ending=ending)
+    options = headrace.spark.SparkOptions(inputs=said, timer=None, ending=ending)
+    answers = headrace.spark.apply(query, frames, options)
     home = Path(tempfile.mkdtemp(prefix="nexmark"))
     try:
         writer = answers.writeStream.format("parquet").option("checkpointLocation", str(home / "checkpoint"))

@@ -23,23 +23,23 @@ RECORDED = "recorded"
 
 ABOUT = {
     "engine": ("The engine alone", "headrace bench engine"),
-    "time": ("Heartbeats and bounds", "headrace bench time"),
+    "time": ("Watermarks and bounds", "headrace bench time"),
     "planning": ("Planning", "headrace bench planning"),
     "sequence": ("Sequences", "headrace bench sequence"),
     "pipeline": ("Pipelines", "headrace bench pipeline"),
-    "spark": ("Headrace on Spark against Spark's own operators", "headrace bench spark"),
+    "spark": ("Headrace on Spark compared with Spark's own operators", "headrace bench spark"),
     "nexmark": ("NEXMark, embedded", "headrace bench nexmark"),
     "nexmark_spark": ("NEXMark on Spark", "headrace bench nexmark --runtime spark"),
-    "peers": ("Beside other systems", "make bench-peers"),
+    "peers": ("Compared with other systems", "make bench-peers"),
 }
 """The files in the order of the page: a title, and the command that writes it."""
 
 TASKS = {
     "union": "filter and union of two streams",
-    "tumbling": "count and sum by 1,000 keys, 10 s",
-    "sliding": "the same, 60 s each second",
-    "join": "two streams joined on a key in the same 10 s",
-    "silent": "count of two streams by key each second, one silent for 6 s",
+    "tumbling": "count and sum by 1,000 keys, 10 s tumbling windows",
+    "sliding": "the same, 60 s windows sliding every second",
+    "join": "two streams joined on a key within the same 10 s",
+    "silent": "count of two streams by key every second, one silent for 6 s",
 }
 SYSTEMS = ("headrace", "headrace_csv", "bytewax", "bytewax_arrow", "pathway", "spark", "flink")
 COLUMNS = {
@@ -52,44 +52,48 @@ COLUMNS = {
 
 HEAD = """# Benchmarks
 
-Written by `make bench-report` from the last run of each benchmark; do not edit. A number that must not fall
-below a floor, or rise above a ceiling, has it beside it. Numbers of different runs are not comparable where
-the machine was busy; ratios are taken in one run.
+`make bench-report` writes this page from the last run of each benchmark; do not edit it. If a number has
+a floor or a ceiling, it is shown next to it. Numbers from different runs are not comparable if the
+machine was busy; ratios are always taken within one run.
 """
 
-PEERS = """The same machine, data and question, in one run and in turns; every answer is compared with what
-DuckDB computes offline before a number counts. A slow system gets a prefix of the data; rates are per row.
-The best of the turns counts, and of one or two workers where the system offers them; Headrace has one thread.
+PEERS = """All systems run on the same machine with the same data and the same query, in one run and in
+turns. A number counts only if the result equals what DuckDB computes offline. A slow system gets a prefix
+of the data; rates are per row. The best turn counts, and the better of one or two workers if the system
+supports both; Headrace has one thread.
 
-What is timed: from rows in memory, in the form that the system takes, to all answers kept in memory. For
-Headrace these are Arrow batches, for Bytewax Python tuples. Pathway, Spark and PyFlink go from files to
-files, by their own connectors; `headrace_csv` is Headrace asked the same: a pipeline from the CSV files that
-Pathway reads to a CSV file. The floors are of Headrace in memory against each system as its documentation
-uses it.
+What is timed: from rows in memory, in the form that the system accepts, to all results kept in memory.
+For Headrace these are Arrow batches, for Bytewax Python tuples. Pathway, Spark and PyFlink go from files
+to files, with their own connectors; `headrace_csv` is Headrace doing the same: a pipeline from the CSV
+files that Pathway reads to a CSV file. The floors compare Headrace in memory with each system used as its
+documentation describes.
 
-Latency is in real time at a rate that all sustain, from the arrival that makes an answer certain to the
-answer. For the silent task it says how long answers wait that the silent stream could still have changed.
+Latency is measured in real time at a rate that all systems sustain, from the arrival that makes a result
+certain to the result. For the silent task it shows how long results wait that the silent stream could
+still have changed.
 
-How each is asked, and what it does not do (`benchmarks/peers/NAME_peer.py`):
+How each system is used, and what it does not do (`benchmarks/peers/NAME_peer.py`):
 
-- **Headrace**, embedded: CQL, Arrow batches. The union is in order of time, and so are all answers.
-- **Bytewax**: batched sources, `filter`, `merge`, `fold_window`, `join_window`: items one by one, as its
-  documentation does it. A merge is in no order. Windows are by key, each with a clock of its own; there is no
-  clock of a stream, so none waits for a silent one, and rows that come later than `wait_for_system_duration`
-  are late, whichever stream they are of. A joined window is answered when it ends, and its latency counts
-  from there. There is no join by distance in time.
-- **bytewax_arrow**: the same union with Arrow batches for items, so that Bytewax looks into none. It is the
-  fastest way for a filter and a merge, and a user's own: windows and joins take rows. In no order.
-- **Pathway**: CSV read and written by its own connectors in static mode; in real time a Python connector, and
-  windows answered exactly once. A union is in no order. A window ends when a row of any stream lies past its
-  end: a silent stream holds nothing back but by the grace that is given (`shift`), and nothing ends the last
-  window.
-- **Spark** Structured Streaming with its own operators, `local[2]`: a union is in no order; the watermark is
-  the least of all streams, so that a silent one holds all windows back. Its floor of 100 ms and more a
-  micro-batch is measured in its own file; it has no paced run here.
-- **PyFlink**: SQL on window table functions, in the JVM, parallelism 2, CSV files; the start of the job is in
-  its time. A union is in no order. A silent stream holds windows back until the idle timeout, if one is set.
-  It has no paced run here: its pip package has no source that Python can feed in real time but files.
+- **Headrace**, embedded: CQL, Arrow batches. The union is in time order, and so are all results.
+- **Bytewax**: batched sources, `filter`, `merge`, `fold_window`, `join_window`: items one by one, as in
+  its documentation. A merge is unordered. Windows are by key, each with its own clock; there is no clock
+  per stream, so no window waits for a silent one, and rows that come later than
+  `wait_for_system_duration` are late, regardless of their stream. A joined window is answered when it
+  ends, and its latency counts from there. There is no join by distance in time.
+- **bytewax_arrow**: the same union with Arrow batches as items, which Bytewax does not look into. This is
+  the fastest way to filter and merge, but it is the user's own code: windows and joins need rows.
+  Unordered.
+- **Pathway**: CSV read and written by its own connectors in static mode; in real time a Python connector,
+  and windows answered exactly once. A union is unordered. A window ends when a row of any stream lies
+  past its end: a silent stream holds results back only by the configured grace (`shift`), and nothing
+  ends the last window.
+- **Spark** Structured Streaming with its own operators, `local[2]`: a union is unordered; the watermark
+  is the minimum over all streams, so a silent one holds back all windows. Its minimum of 100 ms or more
+  per micro-batch is measured in its own file; it has no paced run here.
+- **PyFlink**: SQL on window table functions, in the JVM, parallelism 2, CSV files; its time includes
+  starting the job. A union is unordered. A silent stream holds back windows until the idle timeout, if
+  one is set. It has no paced run here: in its pip package, files are the only source that Python can feed
+  in real time.
 """
 
 
@@ -153,7 +157,7 @@ def nexmark(files: dict[str, Measured]) -> str:
         return [query, *map(shown, values), {None: "", 1.0: "yes"}.get(equal, "NO")]
 
     rows = [row(query) for query in sorted(names, key=lambda name: int(name[1:]))]
-    return table(("query", "embedded, events/s of a core", "on Spark, events/s", "rows equal"), rows)
+    return table(("query", "embedded, events/s per core", "on Spark, events/s", "rows equal"), rows)
 
 
 def peers(file: Measured) -> str:
@@ -168,15 +172,13 @@ def peers(file: Measured) -> str:
         if rows:
             wrong = [system for system in SYSTEMS if file.value(f"{task}.{system}.wrong")]
             note = (
-                f"\n\nIn real time some answers were missing or too many: {', '.join(wrong)}."
-                if wrong
-                else ""
+                f"\n\nIn real time, some results were missing or extra: {', '.join(wrong)}." if wrong else ""
             )
             parts.append(f"**{task}**: {meaning}\n\n{table(('', *COLUMNS.values()), rows)}{note}")
     ratios = [each for each in file.results if ".vs_" in each["name"] or "p99_vs" in each["name"]]
     others = [each for each in file.results if each["name"].startswith("spark.")]
     kept = Measured(file.name, file.machine, file.versions, ratios + [e for e in others if e not in ratios])
-    return "\n\n".join([*parts, "Headrace over each, and on Spark:", plain(kept)])
+    return "\n\n".join([*parts, "Headrace compared with each, and on Spark:", plain(kept)])
 
 
 def shown(value: float | None) -> str:
@@ -218,8 +220,8 @@ def bars(title: str, unit: str, groups: dict[str, dict[str, float]], into: Path)
 
 
 DRAWN = {
-    "rows_per_s": ("peers-rates.svg", "Rows a second, more is better", "rows/s"),
-    "p99_ms": ("peers-latency.svg", "Latency at a rate that all sustain, p99, less is better", "ms"),
+    "rows_per_s": ("peers-rates.svg", "Rows per second, more is better", "rows/s"),
+    "p99_ms": ("peers-latency.svg", "p99 latency at a rate that all sustain, less is better", "ms"),
 }
 
 

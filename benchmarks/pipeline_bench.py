@@ -56,7 +56,7 @@ def engine_alone(table: pa.RecordBatch) -> int:
         piece = table.slice(begin, workloads.BATCH)
         engine.push("a", piece, piece.column(0).to_numpy())
         rows += sum(len(b) for b in engine.drain())
-    engine.end("a")
+    engine.streams.end("a")
     return rows + sum(len(b) for b in engine.drain())
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from benchmarks.report import OUT, Result, write
 from headrace.engine import Engine
 from headrace.expressions import And, Like, Literal, col
-from headrace.plan.nodes import IStream, Join, Plan, Select, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import IStream, Join, Plan, Select, Source, Window
+from headrace.plan.nodes.windows import Range
 
 STEP, STEPS = 2_000, 40
 WINDOW = 10_000
@@ -62,7 +62,7 @@ def measured(
     """Seconds of CPU, the most bytes of state, answers."""
     engine = Engine()
     engine.add("q", plan)
-    engine.reoptimize_every(reoptimize)
+    engine.optimizer.reoptimize_every(reoptimize)
     seconds, peak, answers = 0.0, 0, 0
     for step, batches in enumerate(rows):
         begun = time.process_time()

@@ -20,8 +20,8 @@ from benchmarks.engine_bench import ROWS, best, run_engine
 from benchmarks.report import OUT, Result, write
 from benchmarks.workloads import Workload
 from headrace.flow.batch import Batch
-from headrace.plan.nodes import Source
-from headrace.plan.sequence import Mode, Sequence, Step
+from headrace.plan.nodes.core import Source
+from headrace.plan.nodes.sequence import Mode, Sequence, Step
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 

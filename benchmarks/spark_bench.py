@@ -1,11 +1,15 @@
 """Headrace on Spark against Spark's own operators: same session, data and query, equal answers, one run.
 
-    python -m benchmarks.spark_bench [--rows N] [--only throughput|floor|growth]
+    python -m benchmarks.spark_bench [--rows N] [--out FILE] [--only throughput|floor|growth|queries|order]
 
 Throughput and the floor are taken in turns with Spark's own, of micro-batches after the first, which start
 workers; those of the aggregates have 5 M rows each. `admit` judges lateness by the window, as Spark does.
 Growth is the time of a micro-batch of 10,000 rows while the join state grows from nothing to 10 M rows: last
 tenth over first tenth.
+
+`queries` and `order` compare jobs with each other, by the CPU time of whole runs over the same rows: 20
+queries that share a window with one of them, and results in time order with `ordered=False`. All processes
+count: the driver, its JVM and the Python workers. `--only queries order --rows 2000000` takes some minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +34,7 @@ from pyspark.sql import functions as F
 
 import headrace
 from benchmarks.report import OUT, Result, write
+from headrace.runtimes.spark.driver.progress import read
 
 SECOND = 1_000_000
 BASE = 1_700_000_000 * SECOND
@@ -40,6 +48,9 @@ TURNS = 3
 FILES = 2
 FIRST = 100_000
 """Rows of the first file of those: its micro-batch starts the workers, and is not counted."""
+
+MANY = 20
+AGGREGATES = ("sum", "max", "min", "avg")
 
 Made = Callable[[], DataFrame]
 
@@ -99,8 +110,8 @@ def our_windows(spark: SparkSession, folder: Path, size: int, slide: int) -> Dat
         FROM s [RANGE {size} SECONDS SLIDE {slide} SECONDS] GROUP BY k
     """
     query = headrace.query(text, [definition("s")])
-    rows = stream_of(spark, folder)
-    return headrace.spark.apply(query, s=rows, bounds=bounds("s"), enforce="admit", timer=None)
+    options = headrace.spark.SparkOptions(bounds=bounds("s"), enforce="admit", timer=None)
+    return headrace.spark.apply(query, {"s": stream_of(spark, folder)}, options)
 
 
 def native_windows(spark: SparkSession, folder: Path, size: int, slide: int) -> DataFrame:
@@ -117,7 +128,8 @@ def our_join(spark: SparkSession, left: Path, right: Path) -> DataFrame:
     """
     query = headrace.query(text, [definition("a"), definition("b")])
     frames = {"a": stream_of(spark, left), "b": stream_of(spark, right)}
-    return headrace.spark.apply(query, streams=frames, bounds=bounds("a", "b"), timer=None)
+    options = headrace.spark.SparkOptions(bounds=bounds("a", "b"), timer=None)
+    return headrace.spark.apply(query, frames, options)
 
 
 def native_join(spark: SparkSession, left: Path, right: Path) -> DataFrame:
@@ -220,9 +232,8 @@ def growth(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
     query = headrace.query(text, [definition("a"), definition("b")])
     frames = {"a": stream_of(spark, held), "b": stream_of(spark, few)}
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", files + 10)
-    batches, _ = run(
-        headrace.spark.apply(query, streams=frames, bounds=bounds("a", "b"), timer=None), least_rows=1000
-    )
+    options = headrace.spark.SparkOptions(bounds=bounds("a", "b"), timer=None)
+    batches, _ = run(headrace.spark.apply(query, frames, options), least_rows=1000)
     taken = [ms for _, ms in batches[5:]]
     tenth = len(taken) // 10
     first, last = statistics.mean(taken[:tenth]), statistics.mean(taken[-tenth:])
@@ -236,11 +247,105 @@ def growth(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
     ]
 
 
+# --- jobs -------------------------------------------------------------------------------------------------
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and all below it: the JVM, Python workers, and those that have ended."""
+    own = psutil.Process()
+    total = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def windowed(number: int) -> str:
+    """A query; those of all numbers share one window and its groups."""
+    size, slide = WINDOW["sliding"]
+    what = AGGREGATES[number % len(AGGREGATES)]
+    return f"""
+        SELECT k, count(*) AS n, {what}(v) AS s, window_start AS w
+        FROM s [RANGE {size} SECONDS SLIDE {slide} SECONDS] GROUP BY k HAVING count(*) > {number // 4}
+    """
+
+
+def no_output(rows: DataFrame, batch: int) -> None:
+    """A sink that computes all rows and drops them."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """The CPU time of a run, and what must be equal in runs that are compared: results of query 0, shards."""
+
+    seconds: float
+    results: int
+    shards: int
+
+
+def run_job(spark: SparkSession, folder: Path, count: int, **more: Any) -> JobRun:
+    """Run a job of so many queries to the end of the data."""
+    options = headrace.spark.SparkOptions(bounds=bounds("s"), timer=None, **more)
+    checkpoint = Path(tempfile.mkdtemp(prefix="spark_bench"))
+    job = headrace.spark.job({"s": stream_of(spark, folder)}, options, checkpoint=checkpoint)
+    for number in range(count):
+        query = headrace.query(windowed(number), [definition("s")], name=f"q{number}")
+        job.add(query.name, query, sink=no_output)
+    before = cpu_seconds()
+    running = job.start(trigger={"availableNow": True})
+    running.awaitTermination()
+    seconds = cpu_seconds() - before
+    progress = [read(each) for each in running.recentProgress]
+    return JobRun(seconds, sum(each.queries.get("q0", 0) for each in progress), progress[-1].shards)
+
+
+def cpu_ratio(name: str, one: Callable[[], JobRun], other: Callable[[], JobRun]) -> float:
+    """CPU time of `one` over that of `other`, by medians; who is first changes with every turn."""
+    found: dict[str, list[float]] = {"one": [], "other": []}
+    same = set()
+    for turn in range(TURNS + 1):
+        pair = [("one", one), ("other", other)]
+        for who, make in pair if turn % 2 else reversed(pair):
+            made = make()
+            same.add((made.results, made.shards))
+            if turn:  # the first warms up
+                found[who].append(made.seconds)
+    if len(same) != 1 or not min(same)[0]:
+        raise SystemExit(f"{name}: results of the first query, and shards, are not the same: {same}")
+    first, second = statistics.median(found["one"]), statistics.median(found["other"])
+    print(f"  {name}: {first:.1f} s and {second:.1f} s of CPU: {first / second:.2f}", flush=True)
+    return first / second
+
+
+def queries(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
+    """A job of 20 queries that share a window, over a job of one of them."""
+    shared = folder / "shared"
+    write_files(shared, FILES + 1, rows // FILES, 1000, 150, 7, FIRST)
+    name = f"{MANY} queries and 1"
+    ratio = cpu_ratio(name, lambda: run_job(spark, shared, MANY), lambda: run_job(spark, shared, 1))
+    return [{"name": f"spark.queries.cpu_{MANY}_over_1", "value": ratio, "unit": "x", "ceiling": 2.0}]
+
+
+def order(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
+    """Results of two shards in time order, over those of each shard apart."""
+    ordered = folder / "ordered"
+    write_files(ordered, FILES + 1, rows // FILES, 1000, 150, 8, FIRST)
+    ratio = cpu_ratio(
+        "in time order and not",
+        lambda: run_job(spark, ordered, 1, shards=2),
+        lambda: run_job(spark, ordered, 1, shards=2, ordered=False),
+    )
+    return [{"name": "spark.order.cost", "value": ratio, "unit": "x"}]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--held", type=int, default=10_000_000)
-    parser.add_argument("--only", choices=("throughput", "floor", "growth"))
+    parser.add_argument("--only", nargs="+", choices=("throughput", "floor", "growth", "queries", "order"))
+    parser.add_argument("--out", type=Path, default=OUT / "spark.json", help="the file for the results")
     asked = parser.parse_args()
     spark = session()
     found: list[Result] = []
@@ -250,12 +355,14 @@ def main() -> int:
             "throughput": lambda: throughput(spark, folder, asked.rows),
             "floor": lambda: floor(spark, folder),
             "growth": lambda: growth(spark, folder, asked.held),
+            "queries": lambda: queries(spark, folder, asked.rows),
+            "order": lambda: order(spark, folder, asked.rows),
         }
         for part, measure in parts.items():
-            if asked.only in (None, part):
+            if asked.only is None or part in asked.only:
                 found += measure()
     spark.stop()
-    return 0 if write(OUT / "spark.json", found) else 1
+    return 0 if write(asked.out, found) else 1
 
 
 if __name__ == "__main__":

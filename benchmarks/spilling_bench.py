@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.expressions import col
-from headrace.plan.nodes import IStream, Join, Project, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import IStream, Join, Project, Source, Window
+from headrace.plan.nodes.windows import Range
+from headrace.spill.directory import DirectorySpillStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 A, B = (Window(Source(name, SCHEMA), Range(400_000)) for name in "ab")
@@ -41,7 +41,7 @@ class Measured:
 
 def measured(directory: str, budget: int | None) -> Measured:
     """Push everything; above the budget, spill down to half of it."""
-    engine = Engine(shelf=DirectoryShelf(directory))
+    engine = Engine(spill_to=DirectorySpillStore(directory))
     engine.add("q", PLAN)
     answers, seconds, peak = 0, 0.0, 0
     for step in range(STEPS):
@@ -50,7 +50,7 @@ def measured(directory: str, budget: int | None) -> Measured:
         answers += sum(len(batch) for batch in engine.drain("q"))
         held = engine.metrics().state_bytes
         if budget is not None and held > budget:
-            engine.spill(held - budget // 2)
+            engine.memory.spill(held - budget // 2)
         seconds += time.process_time() - begun
         peak = max(peak, engine.metrics().state_bytes)
     return Measured(answers, seconds, peak, engine.metrics().spilled_bytes)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.expressions import col
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     AggregateCall,
     IStream,
     Join,
@@ -21,8 +21,8 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.top import TopN, descending
-from headrace.plan.windows import Range, Sliding
+from headrace.plan.nodes.top_n import TopN, descending
+from headrace.plan.nodes.windows import Range, Sliding
 
 SECOND = 1_000_000
 BATCH = 65_536

@@ -75,7 +75,7 @@ def run(given: dict[str, Readings], seconds: int = 300) -> dict[str, list[Batch]
     """What the engine answers while the readings arrive, second by second."""
     engine = Engine(now=-1)
     for name, stream in CATALOG.streams.items():
-        engine.declare(stream.source, promise=TimerPromise(DELAYS[name]))
+        engine.streams.declare(stream.source, promise=TimerPromise(DELAYS[name]))
     for name, text in QUERIES.items():
         engine.add(name, query(text, CATALOG).plan)
     answers: dict[str, list[Batch]] = {name: [] for name in QUERIES}

@@ -12,7 +12,7 @@ import pyarrow as pa
 from experiments.result import Conditions, Experiment, Line, Measure, Panel, Result
 from headrace.engine import Engine
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import Source, Union
+from headrace.plan.nodes.core import Source, Union
 from headrace.testing.arrivals import SECOND, Arrivals, merge, poisson
 from headrace.time.bounds import Bounds
 from headrace.time.estimation import Adaptivity, Adjusting, SkewEstimator
@@ -59,7 +59,7 @@ def spiky(seconds: float) -> Arrivals:
 def ordered_union(arrivals: Arrivals, heartbeats: Heartbeats) -> Outcome:
     """The union of the streams under these heartbeats: arrivals are pushed 25 ms at a time."""
     engine = Engine()
-    engine.manage(heartbeats, dict.fromkeys(STREAMS, RULES))
+    engine.streams.manage(heartbeats, dict.fromkeys(STREAMS, RULES))
     engine.add("q", Union(tuple(STREAMS)))
     waited: list[npt.NDArray[np.int64]] = []
     last = int(arrivals.arrival[-1]) // SLICE + 1
@@ -156,10 +156,10 @@ def _cells(grid: dict[tuple[float, int], Outcome]) -> list[Measure]:
 EXPERIMENT = Experiment(
     name="estimation",
     figure="Srivastava & Widom, §6.2",
-    claim="W and α of the adaptive estimation trade latency against accuracy where the worst case is a rare "
+    claim="W and α of the adaptive estimation trade latency against accuracy if the worst case is a rare "
     "spike; experiments are left for future work",
     method="an ordered union of three Poisson streams of 100 rows/s, 5 to 50 ms in the network and 400 ms "
-    "more during spikes; latency is arrival to answer, rows that break a heartbeat are late; arrivals "
-    "are pushed 25 ms at a time in the streams' own time, so service times do not count",
+    "more during spikes; latency is from arrival to result, rows behind the heartbeat are late; "
+    "arrivals are pushed 25 ms at a time in the streams' own time, so service times do not count",
     run=run,
 )

@@ -91,14 +91,14 @@ def _curves(sizes: tuple[int, ...], demand: Means, latent: Means, cost: dict[str
 EXPERIMENT = Experiment(
     name="fig14",
     figure="Bai et al., query graphs, Figure 14",
-    claim="DFS and BFS are alike without ETS, ETS on demand reduce the latency of both by orders of "
+    claim="DFS and BFS are equal without ETS, on-demand ETS reduce the latency of both by orders of "
     "magnitude, and BFS suffers more from bursts: (1.5n + 0.5)c against (n + 1)c",
-    method="Poisson bursts of n rows nanoseconds apart, 1,000 rows/s on average, beside 0.5 rows/s; one row "
-    "at a time; wrappers fill the sources' buffers at no cost to the engine; all cases over the same "
-    "arrivals, event by event in turn, and a twentieth of each size at a time; c is half the work on a row "
-    "of latent streams in bursts of 50, for each strategy",
-    differs="The paper takes one c for both. Here an operator that runs again costs less than going to "
-    "another, so c is about a quarter less breadth-first, and in milliseconds breadth-first is less than "
-    "1.5 × behind; in its own c it is as the formulas say.",
+    method="Poisson bursts of n rows nanoseconds apart, 1,000 rows/s on average, next to 0.5 rows/s; one "
+    "row at a time; wrappers fill the sources' buffers at no cost to the engine; all cases over the "
+    "same arrivals, taking turns event by event, a twentieth of each size at a time; c is half the "
+    "work on a row of latent streams in bursts of 50, for each strategy",
+    differs="The paper uses one c for both. Here running the same operator again costs less than switching "
+    "to another, so c is about a quarter less breadth-first, and in milliseconds breadth-first is "
+    "less than 1.5 × behind; in its own c it agrees with the formulas.",
     run=run,
 )

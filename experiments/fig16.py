@@ -64,13 +64,13 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="fig16",
     figure="Bai et al., query graphs, Figure 16",
-    claim="without ETS the output grows burstier with the slide of an aggregate inside; ETS on demand "
+    claim="without ETS the output gets burstier with the slide of an aggregate inside; on-demand ETS "
     "eliminate that",
-    method="(max − min) ÷ average of the tuples given in each 0.02 s, over whole slides; the graph of Figure "
-    "15, streams of 100, 100 and 400 rows/s, rows that are not the aggregate's; the ratio is of the largest "
-    "slide",
-    differs="The aggregate slides by time, not by rows. Line A is the paper's: an operator tells the time by "
-    "its rows only. Headrace's operators pass heartbeats on also where sources make no ETS (the third line), "
-    "which alone removes the burstiness here, because all three streams are busy.",
+    method="(max − min) ÷ average of the tuples emitted in each 0.02 s, over whole slides; the graph of "
+    "Figure 15, streams of 100, 100 and 400 rows/s, rows that are not the aggregate's; the ratio is "
+    "for the largest slide",
+    differs="The aggregate slides by time, not by rows. Line A is the paper's: an operator knows the time "
+    "only from its rows. Headrace's operators pass on heartbeats even where sources make no ETS "
+    "(the third line), which alone removes the burstiness here, because all three streams are busy.",
     run=run,
 )

@@ -49,9 +49,9 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="fig8",
     figure="Bai et al. 2007, Figure 8",
-    claim="ETS on demand reduce the peak of all queues by more than two orders of magnitude; periodic ETS "
+    claim="on-demand ETS reduce the peak of all queues by more than two orders of magnitude; periodic ETS "
     "reduce it less, and at high rates raise it again",
-    method="the most rows and punctuations in all buffers but the sink's, counted after each step of an "
-    "operator and each arrival; arrivals, plan and ways of Figure 7",
+    method="the maximum of rows and punctuations in all buffers except the sink's, counted after each step "
+    "of an operator and each arrival; arrivals, plan and variants of Figure 7",
     run=run,
 )

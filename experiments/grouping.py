@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.result import Conditions, Experiment, Line, Measure, Panel, Result
+from headrace.arrays import Ints
 from headrace.time.choosing import Profile, choose_groups
 from headrace.time.grouping import group_population
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.skew import Ints
 from headrace.time.systems import DistributedSensors
 
 AT = 8

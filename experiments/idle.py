@@ -58,14 +58,14 @@ PAPER = {AT: "15 %, from 100 a second on"}
 EXPERIMENT = Experiment(
     name="idle",
     figure="Bai et al. 2007, §6, idle-waiting",
-    claim="the latency is idle-waiting: 99 % of the time without ETS, 15 % with 100 periodic ETS a second, "
-    "below 0.1 % on demand",
-    method="the engine's own account (`Engine.metrics`): time in which the union holds rows and nothing is "
-    "left to run, as a share of all time; arrivals, plan and ways of Figure 7",
-    differs="The paper does not say whether the time in which the scheduler goes back and the source makes "
-    "its ETS is waiting. The shares above say no; `idle.on_demand_blocked_share` says yes: every row then "
-    "waits the tens of microseconds which that takes in Python. With 100 periodic ETS a second the share is "
-    "the one that Poisson arrivals give, 1 − (1 − e^(−λT)) ÷ λT = 20 % for λ = 47.5/s and T = 10 ms; the "
-    "paper's 15 % is a little below.",
+    claim="the latency is idle-waiting: 99 % of the time without ETS, 15 % with 100 periodic ETS per "
+    "second, below 0.1 % on demand",
+    method="the engine's own metrics (`Engine.metrics`): time in which the union holds rows and nothing is "
+    "left to run, as a share of all time; arrivals, plan and variants of Figure 7",
+    differs="The paper does not say whether the time in which the scheduler backtracks and the source makes "
+    "its ETS counts as waiting. In the shares above it does not; in `idle.on_demand_blocked_share` "
+    "it does: every row then waits the tens of microseconds that this takes in Python. With 100 "
+    "periodic ETS per second the share is what Poisson arrivals give, 1 − (1 − e^(−λT)) ÷ λT = 20 % "
+    "for λ = 47.5/s and T = 10 ms; the paper's 15 % is a little below.",
     run=run,
 )

@@ -12,8 +12,8 @@ from experiments.result import WARM_UP, Conditions, Experiment, Line, Measure, P
 from experiments.simulation import ARRIVED, Feed, Simulation, Trace, run_in_turns
 from headrace.engine import Engine
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import IStream, Join, Plan, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import IStream, Join, Plan, Source, Window
+from headrace.plan.nodes.windows import Range
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import SkewMatrix
@@ -45,9 +45,9 @@ def engine_at(level: str) -> Engine:
     skew = SkewMatrix.of(NAMES, {(name, name): [(0, 1)] for name in NAMES})
     engine = Engine()
     rules = Rules(disordered=True, enforce="strict")
-    engine.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**15)), dict.fromkeys(SOURCES, rules))
+    engine.streams.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**15)), dict.fromkeys(SOURCES, rules))
     engine.add("q", figure_5())
-    engine.set_level(level)
+    engine.scheduling.set_level(level)
     return engine
 
 
@@ -149,12 +149,12 @@ def _rows(which: str, at: int, latency: Curves, memory: Curves) -> list[Measure]
 EXPERIMENT = Experiment(
     name="levels",
     figure="Srivastava & Widom, §7.3",
-    claim="operator-level heartbeats answer earlier than query-level ones, and hold more where an operator "
-    "makes more rows than it takes; memory-aware ones hold no more than query-level",
-    method="Figure 5: O1 joins two streams of 60 rows/s on a key over 0.25 s, O2 pairs that with one of 5 "
-    "rows/s which comes two seconds later; latency from the arrival that makes an answer provable (S3 "
-    "catching up) to the answer, on the simulated clock; memory is the engine's account of state and "
-    "buffers after each step of an operator and each arrival; all levels over the same arrivals, event by "
-    "event in turn, and a twentieth of each number of keys at a time",
+    claim="operator-level heartbeats give results earlier than query-level ones, and hold more if an "
+    "operator makes more rows than it takes; memory-aware ones hold no more than query-level",
+    method="Figure 5: O1 joins two streams of 60 rows/s on a key over 0.25 s, O2 pairs that with a stream "
+    "of 5 rows/s that comes two seconds later; latency from the arrival that makes a result "
+    "provable (S3 catching up) to the result, on the simulated clock; memory is the engine's count "
+    "of state and buffers after each step of an operator and each arrival; all levels over the same "
+    "arrivals, taking turns event by event, a twentieth of each number of keys at a time",
     run=run,
 )

@@ -50,7 +50,7 @@ def watched(window: int, budget: int | None) -> Seen:
     text = f"SELECT a.k, b.x FROM a {bounds} AS a, b {bounds} AS b WHERE a.k = b.k2"
     engine = headrace.Engine()
     engine.add("q", headrace.query(text, {"a": LEFT, "b": RIGHT}, ticks_per_second=None))
-    engine.budget(budget)
+    engine.memory.set_budget(budget)
     rng, seen, step = np.random.default_rng(1), Seen(), max(1, window // STEPS)
     for begin in range(0, int(WINDOWS * window), step):
         at = begin / window
@@ -64,7 +64,7 @@ def watched(window: int, budget: int | None) -> Seen:
         engine.drain()
         seen.at.append(at)
         seen.held.append(engine.metrics().bytes)
-        seen.least.append(min(s.value for s in engine.settings()) / window)
+        seen.least.append(min(s.value for s in engine.quality.settings()) / window)
         seen.process.append(resident())
     return seen
 
@@ -123,11 +123,11 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="memory_burst",
     figure="Cammert et al. 2006, §2.1: a burst within a budget",
-    claim="a burst of 20 × the normal rate stays within a budget that fixed windows would need 5 × of, and "
-    "windows are back at their best within one window after it",
-    method="a join of two streams, one row a tick each, twenty for one and a half windows; both windows from "
-    "1 % of MAX to MAX; bytes by Engine.metrics after each of 100 steps a window, outside of the manager "
-    "and compared with the allocators in tests; each run in a process of its own, whose resident size is "
-    "read as well",
+    claim="a burst of 20 × the normal rate stays within a budget, where fixed windows would need 5 × as "
+    "much, and windows are back at their best within one window after it",
+    method="a join of two streams, one row per tick each, twenty for one and a half windows; both windows "
+    "from 1 % of MAX to MAX; bytes by Engine.metrics after each of 100 steps per window, outside of "
+    "the manager and compared with the allocators in tests; each run in its own process, whose "
+    "resident size is also read",
     run=run,
 )

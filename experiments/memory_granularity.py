@@ -65,12 +65,12 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="memory_granularity",
     figure="Cammert et al. 2006, §2.2: granularity of an aggregate",
-    claim="a coarser granularity makes an aggregate change at fewer instants, so that its output rate and "
-    "its state fall",
-    method="count(*) of ten groups over a window, one row a tick; answers, and bytes of state by "
+    claim="a coarser granularity makes an aggregate change at fewer instants, so its output rate and its "
+    "state shrink",
+    method="count(*) of ten groups over a window, one row per tick; results, and bytes of state by "
     "Engine.metrics, in the second and third window",
-    differs="the state of count(*) follows the instants, as in the paper; other aggregates hold each "
-    "different value of an instant until it ends, so where values hardly ever repeat only their output rate "
-    "falls",
+    differs="The state of count(*) depends on the instants, as in the paper; other aggregates hold each "
+    "different value of an instant until it ends, so if values hardly ever repeat only their output "
+    "rate shrinks.",
     run=run,
 )

@@ -53,7 +53,7 @@ def joined(load: Workload, window: int, budget: int | None, keep: float = 1.0) -
     text = f"SELECT a.k FROM a {bounds} AS a, b {bounds} AS b WHERE a.k = b.k2"
     engine = headrace.Engine()
     engine.add("q", headrace.query(text, {"a": LEFT, "b": RIGHT}, ticks_per_second=None))
-    engine.budget(budget)
+    engine.memory.set_budget(budget)
     rng, step, results, peak = np.random.default_rng(3), max(1, window // 25), 0, 0
     sides = (("a", LEFT, *load.left), ("b", RIGHT, *load.right))
     for begin in range(0, int(load.left[0][-1]) + 1, step):
@@ -109,12 +109,12 @@ def run(conditions: Conditions) -> Result:
 EXPERIMENT = Experiment(
     name="memory_shedding",
     figure="Cammert et al. 2006, §1 and §2.1: against random load shedding",
-    claim="at the same memory, smaller windows keep more of the exact join's results than random shedding "
-    "does, above all those of rows that are close in time",
+    claim="at the same memory, smaller windows keep more of the exact join's results than random load "
+    "shedding, above all results of rows that are close in time",
     method="each row of one stream has one partner in the other, at a distance that is exponential with a "
-    "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a budget "
-    "that is a share of what the exact join held at its peak, against keeping a share of the rows of both "
-    "streams at random, read off at the memory that the smaller windows held; every result of either is one "
-    "of the exact join's",
+    "tenth of the window as mean (near) or uniform up to the window (anywhere); windows within a "
+    "budget that is a share of the exact join's peak, compared with keeping a random share of the "
+    "rows of both streams, read off at the memory that the smaller windows held; every result of "
+    "either is one of the exact join's",
     run=run,
 )

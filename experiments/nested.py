@@ -20,7 +20,7 @@ from experiments.simulation import ARRIVED, SCHEMA, Simulation, Trace
 from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.operators.contract import ignore_heartbeat
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     AggregateCall,
     Plan,
     Project,
@@ -31,7 +31,7 @@ from headrace.plan.nodes import (
     TimeKind,
     Union,
 )
-from headrace.plan.windows import Sliding
+from headrace.plan.nodes.windows import Sliding
 from headrace.time.ets import NONE, ON_DEMAND, Policy
 
 STREAMS = ("a", "b", "c")
@@ -78,7 +78,7 @@ def nested(
     """A run to be, row by row and depth-first."""
     engine = Engine(strategy="dfs", propagation=way.propagation)
     for name in STREAMS:
-        engine.declare(Source(name, SCHEMA, TimeKind.INTERNAL), policy=way.policy)
+        engine.streams.declare(Source(name, SCHEMA, TimeKind.INTERNAL), policy=way.policy)
     engine.add("nested", nested_unions(slide, pairs))
     if way.rows_only:
         for node in engine.graph.nodes:

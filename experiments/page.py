@@ -17,20 +17,24 @@ HEAD = """# The papers' experiments
 
 <!-- Made by `make experiments`; change experiments/*.py and run that, not this page. -->
 
-The figures of the papers that Headrace is made of, measured on Headrace: the real engine and its operators,
-Poisson arrivals with fixed seeds, and a simulated clock that advances by the CPU time which each step really
-took and skips the time in which nothing happens. The column "ours" is one run on one machine: {machine}.
+The figures of the papers that Headrace implements, measured on Headrace: the real engine and its
+operators, Poisson arrivals with fixed seeds, and a simulated clock that advances by the CPU time that
+each step really took and skips idle time. The column "ours" is one run on one machine: {machine}.
 
-`headrace experiment NAME` runs one, with its picture in `experiments/out/`; `make experiments` runs all, in
-five to eight minutes, and writes this page anew. How each number is measured, and where it differs from the
-paper and why, is said below the table.
+The papers' terms: an ETS (Enabling Time-Stamp) is a watermark that an idle source makes on demand or
+periodically; idle-waiting is the time in which an operator waits for an idle source; a heartbeat is a
+watermark. The [glossary](../docs/architecture.md#glossary) has more.
+
+`headrace experiment NAME` runs one experiment, with its picture in `experiments/out/`; `make experiments`
+runs all of them, in five to eight minutes, and rewrites this page. The sections below the table describe
+how each number is measured, and where it differs from the paper and why.
 
 `--full` runs longer: ten times the seconds, or more sources and rows: ten seconds of work for
-`memory_granularity`, forty for `grouping`, minutes for `fig16` and those with more. `--real` runs in real
-time, every run cut to a minute: nine minutes for `fig7`, seven for `idle`, eight for `fig8`, three for
-`fig14`, five for `fig15`, nearly all of it waiting. That needs a machine that does nothing else: where the
-engine is not let run when a row arrives, that is latency, and the claims on it do not hold. `estimation`,
-`grouping` and those of memory have no clock, and are the same.
+`memory_granularity`, forty for `grouping`, minutes for `fig16` and the larger ones. `--real` runs in real
+time, with every run cut to a minute: nine minutes for `fig7`, seven for `idle`, eight for `fig8`, three
+for `fig14`, five for `fig15`, nearly all of it waiting. That needs an otherwise idle machine: if the
+engine cannot run when a row arrives, that counts as latency, and the claims about it do not hold.
+`estimation`, `grouping` and the memory experiments use no clock, and are the same.
 
 | figure | claim | paper | ours | differs | holds | command |
 | --- | --- | --- | --- | --- | --- | --- |

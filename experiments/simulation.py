@@ -276,7 +276,7 @@ class Simulation:
             self.clock.skip_to(min(int(self._instants[self._next]), self._next_tick))
             began = self._began = self.clock.now
             self._due()
-            if self.engine.level == "memory":  # whose labels follow what was measured, at each advance
+            if self.engine.scheduling.level == "memory":  # labels follow what was measured, at each advance
                 self.engine.advance(self.engine.now)
             self.engine.drain()
             self.clock.charge()
@@ -353,7 +353,7 @@ class Simulation:
 
     def _tell_time(self) -> None:
         """Later than ever before, so that no two rows have the same time."""
-        self.engine.now = max(self.engine.now + 1, self.clock.now)
+        self.engine.streams.set_clock(max(self.engine.now + 1, self.clock.now))
 
     def _tick(self) -> None:
         self._tell_time()

@@ -11,7 +11,7 @@ from experiments.simulation import SCHEMA, Simulation, Trace, held_items
 from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.graph.node import Node
-from headrace.plan.nodes import Plan, Select, Source, TimeKind, Union
+from headrace.plan.nodes.core import Plan, Select, Source, TimeKind, Union
 from headrace.time.ets import NONE, ON_DEMAND, Policy, periodic
 
 FAST, SLOW = "fast", "slow"
@@ -48,7 +48,7 @@ def engine_for(way: Way, strategy: str = "dfs") -> Engine:
     """An engine that runs the union in one way, row by row."""
     engine = Engine(strategy=strategy, propagation=way.propagation)
     for name, policy in ((FAST, way.fast), (SLOW, way.slow)):
-        engine.declare(Source(name, SCHEMA, way.kind), policy=policy)
+        engine.streams.declare(Source(name, SCHEMA, way.kind), policy=policy)
     engine.add("union", simple_union(way.kind))
     return engine
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from headrace.errors import HeadraceError
     from headrace.expressions import col, lit
     from headrace.graph.admission import Rules
-    from headrace.plan.nodes import TimeKind
-    from headrace.sql import Catalog, Query, StreamDef, TableDef, declare, query
+    from headrace.plan.nodes.core import TimeKind
+    from headrace.sql import Catalog, StreamDef, TableDef, declare
     from headrace.sql.definitions import register_aggregate, register_function
+    from headrace.sql.query import Query, query
     from headrace.time.bounds import Bounds
     from headrace.time.ets import TimerPromise
     from headrace.time.heartbeat import HeartbeatGenerator
@@ -40,7 +41,7 @@ _HOMES = {
     "Snapshot": "headrace.engine",
     "StreamDef": "headrace.sql",
     "TableDef": "headrace.sql",
-    "TimeKind": "headrace.plan.nodes",
+    "TimeKind": "headrace.plan.nodes.core",
     "TimerPromise": "headrace.time.ets",
     "col": "headrace.expressions",
     "declare": "headrace.sql",

@@ -1,4 +1,4 @@
-"""One root class, one class per stage, a stable code, the place, and a hint."""
+"""Every error of Headrace: one root class, and one class per stage of processing."""
 
 from __future__ import annotations
 
@@ -26,82 +26,88 @@ class HeadraceError(Exception):
 
 
 class TimeError(HeadraceError):
-    """Bounds, heartbeats, clocks: a time that cannot be."""
+    """A bound, heartbeat or clock has a time that is not valid."""
 
     stage = "time"
 
 
 class ExpressionError(HeadraceError):
-    """An expression that does not type or does not compile."""
+    """An expression has a type error or cannot be compiled."""
 
     stage = "expression"
 
 
 class PlanError(HeadraceError):
-    """A plan that has no meaning."""
+    """A plan is not valid."""
 
     stage = "plan"
 
 
 class GraphError(HeadraceError):
-    """A query graph that cannot be built or changed as asked."""
+    """A query graph cannot be built or changed as requested."""
 
     stage = "graph"
 
 
 class ScheduleError(HeadraceError):
-    """A strategy, table or break node that does not exist."""
+    """A scheduling strategy, table or break node does not exist."""
 
     stage = "schedule"
 
 
 class InputError(HeadraceError):
-    """A batch that the engine cannot take."""
+    """The engine cannot accept a batch of rows."""
 
     stage = "input"
 
 
 class SparkError(HeadraceError):
-    """Spark cannot start, or cannot do what was asked of it."""
+    """Spark cannot start, or does not support what was requested."""
 
     stage = "spark"
 
 
 class ConnectorError(HeadraceError):
-    """A source that cannot be read or a sink that cannot be written."""
+    """A source cannot be read, or a sink cannot be written."""
 
     stage = "connector"
 
 
 class SpillError(HeadraceError):
-    """State that cannot be put away, or cannot be read back."""
+    """State cannot be spilled to disk, or cannot be read back."""
 
     stage = "spill"
 
 
 class BudgetError(HeadraceError):
-    """A budget that is none, or that even the least windows do not fit into."""
+    """A memory budget is not valid, or even the smallest windows do not fit into it."""
 
     stage = "memory"
 
 
 class PipelineError(HeadraceError):
-    """A pipeline file that cannot be read or has no meaning."""
+    """A pipeline file cannot be read or is not valid."""
 
     stage = "pipeline"
 
 
 class DurabilityError(HeadraceError):
-    """A checkpoint that cannot be written, or not be gone on from."""
+    """A checkpoint cannot be written, or a run cannot continue from it."""
 
     stage = "durability"
 
 
-class SqlError(HeadraceError):
-    """A query text that cannot be read or has no meaning.
+class ControlError(HeadraceError):
+    """A command for a running pipeline is not valid, or the control log cannot be read or written."""
 
-    `line` and `column` count from 1; 0 where no place in the text can be named. `excerpt` is the line with
-    carets under the place.
+    stage = "control"
+
+
+class SqlError(HeadraceError):
+    """A query cannot be parsed or is not valid.
+
+    `line` and `column` count from 1; they are 0 if the place in the text is not known. `excerpt` is the
+    line with carets under the place.
     """
 
     stage = "sql"
@@ -121,10 +127,10 @@ class SqlError(HeadraceError):
 
 
 class UserCodeError(HeadraceError):
-    """A function or an aggregate of the user's own that raised, or gave what it may not."""
+    """A user-defined function or aggregate raised an error, or returned something that is not valid."""
 
     stage = "user code"
 
 
 class HeadraceWarning(UserWarning):
-    """Something that works, but not as well as it could: the text says how it could."""
+    """Something works, but not as well as it could: the text says what to change."""

@@ -1,4 +1,4 @@
-"""The face of Headrace on Spark: `headrace.spark.session()` and its kin.
+"""Headrace on Spark: `headrace.spark.session()`, `job`, `apply`, `outputs`, `punctuate` and more.
 
 Importing this module does not import PySpark; the first use of a name does.
 """
@@ -11,35 +11,43 @@ from typing import TYPE_CHECKING
 from headrace.errors import SparkError
 
 if TYPE_CHECKING:
-    from headrace.runtimes.spark.apply import apply
-    from headrace.runtimes.spark.lock import lock
-    from headrace.runtimes.spark.outputs import Files, outputs
-    from headrace.runtimes.spark.pipeline import Runner
-    from headrace.runtimes.spark.progress import listener
-    from headrace.runtimes.spark.punctuate import punctuate
-    from headrace.runtimes.spark.session import report, session
+    from headrace.runtimes.spark.driver.apply import apply
+    from headrace.runtimes.spark.driver.job import Files, Job, job
+    from headrace.runtimes.spark.driver.lock import lock
+    from headrace.runtimes.spark.driver.options import SparkOptions
+    from headrace.runtimes.spark.driver.outputs import outputs
+    from headrace.runtimes.spark.driver.pipeline import Runner
+    from headrace.runtimes.spark.driver.progress import listener
+    from headrace.runtimes.spark.driver.punctuate import punctuate
+    from headrace.runtimes.spark.driver.session import report, session
     from headrace.runtimes.spark.types import stream
 
-# Name → the file of headrace.runtimes.spark that defines it. A new name also goes in the imports above.
+# Name → the file of headrace.runtimes.spark that defines it. Add a new name to the imports above too.
 _HOMES = {
-    "Files": "outputs",
-    "lock": "lock",
-    "apply": "apply",
-    "outputs": "outputs",
-    "Runner": "pipeline",
+    "Files": "driver.job",
+    "Job": "driver.job",
+    "job": "driver.job",
+    "lock": "driver.lock",
+    "apply": "driver.apply",
+    "outputs": "driver.outputs",
+    "Runner": "driver.pipeline",
+    "SparkOptions": "driver.options",
     "stream": "types",
-    "listener": "progress",
-    "punctuate": "punctuate",
-    "report": "session",
-    "session": "session",
+    "listener": "driver.progress",
+    "punctuate": "driver.punctuate",
+    "report": "driver.session",
+    "session": "driver.session",
 }
 
 _EXTRA = ("pyspark", "pandas", "google")
 
 __all__ = [
     "Files",
+    "Job",
     "Runner",
+    "SparkOptions",
     "apply",
+    "job",
     "listener",
     "lock",
     "outputs",

@@ -71,3 +71,9 @@ def test_the_same_files_give_the_same_bytes(written: tuple[Path, Path]) -> None:
         page.main(out, docs)
         kept.append({path.name: path.read_bytes() for path in docs.rglob("*.*") if path.is_file()})
     assert kept[0] == kept[1]
+
+
+def test_the_page_in_the_docs_is_what_the_recorded_files_make(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the plots extra is not installed")
+    recorded = page.OUT.parent / page.RECORDED
+    assert page.page(page.measured(recorded), tmp_path) == (page.DOCS / "benchmarks.md").read_text()

@@ -15,16 +15,21 @@ from tests.laws import FIXED, FRESH
 ROOT = Path(__file__).resolve().parent.parent
 LAW = """
 import os, pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 WRONG_FROM = int(os.environ.get("WRONG_FROM", 1000))
-tried = []
+REFUSED_AT = int(os.environ.get("REFUSED_AT", 1000))
+tried, refused = [], []
 
 @pytest.mark.parametrize("name", ["one", "other"])
 @given(st.data())
 def test_law(name, data):
-    tried.append(data.draw(st.integers() | st.text() | st.floats()))
+    drawn = data.draw(st.integers() | st.text() | st.floats())
+    if len(tried) == REFUSED_AT and len(refused) < 60:
+        refused.append(drawn)
+        assume(False)
+    tried.append(drawn)
     print(name, repr(tried[-1]).encode().hex())
     assert len(tried) < WRONG_FROM
 """
@@ -84,6 +89,14 @@ def test_a_failure_says_which_examples_it_is_among_and_repeats_the_seed(
     assert where in output
     assert output.count(f"HEADRACE_SEED={seed_of(output)}") >= 2
     assert "HEADRACE_SEED" in output[output.index("short test summary") - 300 :]
+
+
+@pytest.mark.parametrize(("at", "end"), [(0, "1 failed"), (FIXED, "1 passed")])
+def test_only_fixed_examples_tell_whether_too_many_are_refused(tmp_path: Path, at: int, end: str) -> None:
+    """On fresh ones it is chance: 50 refused before 10 are tried fail a law that a third of them suit."""
+    output = run(tmp_path, "-k", "one", REFUSED_AT=str(at))
+    assert end in output
+    assert ("filter_too_much" in output) == (at == 0)
 
 
 def test_only_the_plugin_says_how_many_examples_a_law_is_tried_on() -> None:

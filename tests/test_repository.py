@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import importlib
 import re
 import shutil
 import subprocess
@@ -14,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace import tuning
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -93,9 +97,167 @@ def test_every_decision_is_in_the_index() -> None:
     assert {page for page in pages if f"({page})" not in index} == set()
 
 
-def test_changelog_has_a_place_for_what_is_not_released() -> None:
+def test_changelog_begins_with_the_version_that_is_being_made() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    released, development, _ = version.partition(".dev")
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert headings[0] == "[Unreleased]"
+    assert headings[0] == (f"Unreleased ({released})" if development else version)
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_a_heading_find_it(path: Path) -> None:
+    dangling = []
+    for target, fragment in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", path.read_text()):
+        page = path.parent / target if target else path
+        if not re.match(r"[a-z]+:", target) and page.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+            dangling += [f"{target}#{fragment}"] if fragment not in map(anchor, headings) else []
+    assert dangling == []
+
+
+def test_no_document_refers_to_papers_by_number_or_to_pages_that_are_not_here() -> None:
+    elsewhere = re.compile(r"(?<![\w/-])(?:design|spark)\.md\b|\b00[0-4],? §")
+    found = {str(path.relative_to(ROOT)): elsewhere.findall(path.read_text()) for path in DOCUMENTS}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+# --- the floor plan ---------------------------------------------------------------------------------------
+
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+FLOOR_PLANS = (ARCHITECTURE, ROOT / "CONTRIBUTING.md")
+NOT_COMMITTED = {"benchmarks/out/", "experiments/out/"}
+
+
+def in_code(text: str) -> list[str]:
+    """What stands between single backticks."""
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@pytest.mark.parametrize("path", FLOOR_PLANS, ids=lambda path: path.name)
+def test_every_path_on_the_floor_plan_exists(path: Path) -> None:
+    named = [
+        each
+        for each in in_code(path.read_text())
+        if re.fullmatch(
+            r"(?:headrace|tests|docs|benchmarks|examples|experiments|scripts|\.ci)/[\w./-]*", each
+        )
+    ]
+    assert len(named) > 20
+    missing = {each for each in named if not list(ROOT.glob(each.replace("NAME", "*").rstrip("/")))}
+    assert missing - NOT_COMMITTED == set()
+
+
+def test_every_package_is_on_the_floor_plan() -> None:
+    text = ARCHITECTURE.read_text()
+    packages = {each.parent.name for each in (ROOT / "headrace").glob("*/__init__.py")}
+    assert {name for name in packages if f"`headrace/{name}/" not in text} == set()
+
+
+def test_the_layers_on_the_floor_plan_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    checked = next(each["layers"] for each in contracts if each["id"] == "layers")
+    here = {each.name.removesuffix(".py") for each in (ROOT / "headrace").iterdir()}
+    layers = [[name.strip("() ") for name in layer.split("|")] for layer in checked]
+    expected = [names for layer in layers if (names := [name for name in layer if name in here])]
+    (shown,) = re.findall(r"^    cli\n(?:    .*\n)+", ARCHITECTURE.read_text(), re.M)
+    assert [line.strip().replace(".py", "").split(", ") for line in shown.splitlines()] == expected
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module of the package, or what one of them defines."""
+    parts = name.split(".")
+    place, module = ROOT, []
+    while parts and ((place / parts[0]).is_dir() or (place / f"{parts[0]}.py").is_file()):
+        place = place / parts[0]
+        module.append(parts.pop(0))
+    if module == ["headrace", "spark"]:
+        return not parts or parts[0] in importlib.import_module("headrace.spark").__all__
+    return not parts or has(importlib.import_module(".".join(module)), parts)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if path.name != "CHANGELOG.md"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_names_of_the_package_in_a_document_exist(path: Path) -> None:
+    named = {
+        match[0] for each in in_code(path.read_text()) if (match := re.match(r"headrace(?:\.\w+)+", each))
+    }
+    assert {name for name in named if not is_there(name)} == set()
+
+
+def has(found: object, names: list[str]) -> bool:
+    """Whether an attribute, and one of that, and so on, are there."""
+    for name in names:
+        if not hasattr(found, name):
+            return False
+        found = getattr(found, name)
+    return True
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if path.name != "CHANGELOG.md"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_what_a_document_calls_on_an_engine_exists(path: Path) -> None:
+    engine = headrace.Engine()
+    said = [re.match(r"[eE]ngine((?:\.[a-z_]+)+)", each) for each in in_code(path.read_text())]
+    called = {match[1].strip(".") for match in said if match}
+    assert {names for names in called if not has(engine, names.split("."))} == set()
+
+
+# --- interfaces -------------------------------------------------------------------------------------------
+
+INSIDE = {"graph", "manager", "keeper", "orders", "adapting", "table", "rewire"}
+"""Names of an engine and of its parts that are for the engine itself, for tests and for experiments."""
+
+
+def inside_uses(source: str) -> list[str]:
+    """Where code reads the inside of an engine, or sets an attribute of one."""
+
+    def is_engine(node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute):
+            return node.attr == "engine" or is_engine(node.value)
+        return isinstance(node, ast.Name) and node.id == "engine"
+
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and is_engine(node.value)
+        and (node.attr in INSIDE or node.attr.startswith("_") or isinstance(node.ctx, ast.Store))
+    ]
+
+
+def test_what_counts_as_the_inside_of_an_engine() -> None:
+    assert inside_uses("engine.graph.sources") == ["engine.graph"]
+    assert inside_uses("self.engine.now = 3") == ["self.engine.now"]
+    assert inside_uses("live.engine.optimizer.orders.log") == ["live.engine.optimizer.orders"]
+    assert inside_uses("engine._loop.run()") == ["engine._loop"]
+    assert inside_uses("self.engine = Engine(); self.engine.memory.spill(engine.now)") == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "headrace" / "runtimes").rglob("*.py")), ids=lambda path: path.stem
+)
+def test_a_runtime_uses_the_engine_through_its_public_interface(path: Path) -> None:
+    """Which modules it may import is a contract of import-linter."""
+    assert inside_uses(path.read_text()) == []
+
+
+def test_the_page_about_the_engine_names_all_that_it_offers() -> None:
+    engine, page = headrace.Engine(), set(in_code((ROOT / "docs" / "engine.md").read_text()))
+    offered = {name for name in dir(engine) if not name.startswith("_")}
+    parts = {name for name in offered if f"engine.{name}" in page}
+    assert parts == {"streams", "memory", "quality", "scheduling", "optimizer"}
+    assert offered - parts - page == set()
 
 
 # --- package ----------------------------------------------------------------------------------------------
@@ -295,5 +457,70 @@ def test_07_nothing_is_unpickled_but_what_the_users_own_code_made() -> None:
     """States of aggregates that allow it, and what Spark's driver sends to its workers."""
     reading = re.compile(r"pickle\.loads?\(|\bUnpickler\b|allow_pickle=True")
     found = {path for path in (ROOT / "headrace").rglob("*.py") if reading.search(path.read_text())}
-    allowed = {"operators/accumulators/objects.py", "runtimes/spark/host.py"}
+    allowed = {"aggregates/objects.py", "runtimes/spark/worker/host.py"}
     assert {str(path.relative_to(ROOT / "headrace")) for path in found} == allowed
+
+
+# --- tuning -----------------------------------------------------------------------------------------------
+
+
+def headrace_constants_patched(text: str) -> list[int]:
+    """Lines on which a test replaces a constant of the package, by dotted path or through its module."""
+    tree = ast.parse(text)
+    ours = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).partition(".")[0] == "headrace"
+    }
+    constant = re.compile(r"_?[A-Z][A-Z0-9_]*")
+    found = []
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        called = ast.unparse(call.func)
+        if not re.search(r"(^|\.)(setattr|patch|patch\.object)$", called) or not call.args:
+            continue
+        first, *rest = (ast.unparse(argument) for argument in call.args)
+        if re.match(r"""f?['"]headrace[.{]""", first):
+            name = first[:-1].rpartition(".")[2]
+        elif first.partition(".")[0] in ours and rest:
+            name = rest[0][1:-1]
+        else:
+            continue
+        if constant.fullmatch(name):
+            found.append(call.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('patch.setattr("headrace.state.timeline._WORTH", 0)', [1]),
+        ('\nmock.patch(f"headrace.{module}.CHUNK", 0)', [2]),
+        ('from headrace.flow import sorting\npatch.setattr(sorting, "FEW", 2)', [2]),
+        ('from headrace.flow import sorting as s\nmock.patch.object(s, "FEW", 2)', [2]),
+        ('from tests.fuzz import run\npatch.setattr(run, "SECONDS", 2)', []),
+        ('from headrace.storage import disk\nmock.patch.object(disk, "current", 2)', []),
+        ('mock.patch("headrace.connectors.ahead.ThreadPoolExecutor", 2)', []),
+    ],
+)
+def test_patched_constants_are_recognised(text: str, lines: list[int]) -> None:
+    assert headrace_constants_patched(text) == lines
+
+
+def test_no_test_patches_a_constant_of_the_package() -> None:
+    """What tests need to change is a field of `headrace.tuning.Tuning`, and `tuning.using` changes it."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    patched = {path: headrace_constants_patched(path.read_text()) for path in tests}
+    assert {f"{path.relative_to(ROOT)}:{line}" for path, lines in patched.items() for line in lines} == set()
+
+
+def test_every_field_of_tuning_says_what_it_is_and_is_used() -> None:
+    source = (ROOT / "headrace" / "tuning.py").read_text()
+    fields = re.findall(r"^    (\w+): (?:int|float) = .*\n    (.*)", source, re.M)
+    assert [name for name, _ in fields] == [each.name for each in dataclasses.fields(tuning.Tuning)]
+    assert [name for name, line in fields if not line.startswith('"""')] == []
+    package = "\n".join(path.read_text() for path in (ROOT / "headrace").rglob("*.py"))
+    assert [
+        name for name, _ in fields if not re.search(rf"\b(tuning\.current|tuned)\.{name}\b", package)
+    ] == []

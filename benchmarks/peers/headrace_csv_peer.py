@@ -14,7 +14,7 @@ import pyarrow.csv as pc
 from benchmarks.peers.headrace_peer import QUERIES
 from benchmarks.peers.peer import Asked, asked, timed, write
 from benchmarks.peers.tasks import BASE, SECOND
-from headrace.memory.allocation import keep_freed_memory
+from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import parse
 from headrace.runtimes.embedded import Runner
 

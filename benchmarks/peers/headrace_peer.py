@@ -13,7 +13,7 @@ from benchmarks.peers.peer import Aside, Asked, Pace, asked, begin_of_run, now, 
 from benchmarks.peers.tasks import BASE, KEPT, SECOND
 from headrace import Engine, Query, StreamDef, TimerPromise, query
 from headrace.flow.batch import Batch
-from headrace.memory.allocation import keep_freed_memory
+from headrace.memory.budget import keep_freed_memory
 from headrace.time.ets import DisorderPromise, Promise
 
 SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
@@ -74,7 +74,7 @@ def as_fast_as_it_goes(asked: Asked) -> tuple[pa.Table, float]:
                 engine.push(name, piece, piece.column(0).to_numpy())
             given.keep(batch.data for batch in engine.drain())
         for name in streams:
-            engine.end(name)
+            engine.streams.end(name)
         given.keep(batch.data for batch in engine.drain())
 
     run(limit=4 * BATCH)  # compiles the kernels
@@ -88,7 +88,7 @@ def at_their_times(asked: Asked) -> tuple[list[tuple[Batch, int]], int]:
     engine = Engine()
     if promise := PROMISES.get(asked.task.name):
         for source in asking.sources:
-            engine.declare(source, promise=promise())
+            engine.streams.declare(source, promise=promise())
     engine.add("q", asking)
     tables = {name: asked.read(name).combine_chunks().to_batches()[0] for name in asked.task.streams}
     warm_up(asked)
@@ -109,7 +109,7 @@ def at_their_times(asked: Asked) -> tuple[list[tuple[Batch, int]], int]:
         wait = min(pace.due for pace in paces.values()) - now()
         time.sleep(max(0.0, min(wait, POLL) / 1e6))
     for name in tables:
-        engine.end(name)
+        engine.streams.end(name)
     return given + [(batch, now()) for batch in engine.drain()], begin
 
 
@@ -121,7 +121,7 @@ def warm_up(asked: Asked) -> None:
         rows = asked.read(name).slice(0, 1000).combine_chunks().to_batches()[0]
         engine.push(name, rows, rows.column(0).to_numpy())
     for name in asked.task.streams:
-        engine.end(name)
+        engine.streams.end(name)
     engine.drain()
 
 

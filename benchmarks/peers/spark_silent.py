@@ -52,7 +52,8 @@ def ours(spark: SparkSession, folder: Path) -> DataFrame:
     bounds: Any = {name: {"disorder": LATENCY, "latency": LATENCY} for name in ("a", "b")}
     frames = {name: read(spark, folder, name) for name in ("a", "b")}
     timer = read(spark, folder, "timer")
-    return headrace.spark.apply(asking, streams=frames, bounds=bounds, timer=timer, arrival="arrival")
+    options = headrace.spark.SparkOptions(bounds=bounds, timer=timer, arrival="arrival")
+    return headrace.spark.apply(asking, frames, options)
 
 
 def native(spark: SparkSession, folder: Path) -> DataFrame:

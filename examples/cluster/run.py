@@ -12,7 +12,7 @@ import pyspark
 
 from examples.cluster import ship
 from examples.cluster.standalone import cluster
-from headrace.runtimes.spark import java
+from headrace.runtimes.spark.driver import java
 
 JOB = Path(__file__).parent / "job.py"
 

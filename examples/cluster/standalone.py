@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.runtimes.spark import java
+from headrace.runtimes.spark.driver import java
 
 HOST = "127.0.0.1"
 

@@ -119,9 +119,10 @@ def with_headrace(spark: SparkSession, root: Path) -> Side:
     streams = [headrace.spark.stream(name, df, time="at") for name, df in frames.items()]
     made = headrace.spark.outputs(
         headrace.query(CQL, streams, name="with_headrace"),
-        streams=frames,
-        bounds={name: {"latency": f"{BEHIND} seconds"} for name in frames},
-        guard=GUARD,
+        frames,
+        headrace.spark.SparkOptions(
+            bounds={name: {"latency": f"{BEHIND} seconds"} for name in frames}, guard=GUARD
+        ),
     )
 
     def start(side: Side) -> StreamingQuery:

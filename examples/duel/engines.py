@@ -10,11 +10,10 @@ import numpy as np
 from examples.auction import CATALOG, STREAMS, Auction
 from headrace import Engine, Query, Rules, TimerPromise, query
 from headrace.testing.arrivals import SECOND
-from headrace.testing.compare import events_of
-from headrace.testing.values import Row
+from headrace.testing.compare import Row, events_of
 from headrace.time.clock import ManualClock
 from headrace.time.ets import NONE, ON_DEMAND, Policy
-from headrace.time.punctuate import Late, Rejected
+from headrace.time.punctuation import Late, Rejected
 
 STEP = SECOND // 2
 BEHIND = {"bids": 4 * SECOND, "auctions": SECOND, "closings": SECOND}
@@ -86,7 +85,7 @@ def engine_with(quiet: Policy) -> Engine:
     """An engine with all queries. Bids make ETS on demand; the quiet streams as `quiet` says."""
     engine = Engine()
     for name in STREAMS:
-        engine.declare(
+        engine.streams.declare(
             CATALOG.streams[name].source,
             policy=quiet if name in QUIET else ON_DEMAND,
             promise=TimerPromise(BEHIND[name]),
@@ -138,7 +137,7 @@ class Duel:
         """Say that nothing more comes; what was held back comes out."""
         for runner in (self.prompt, self.silent):
             for name in STREAMS:
-                runner.engine.end(name)
+                runner.engine.streams.end(name)
         now = self.clock.now()
         return Tick(now, self.prompt.collect(now), self.silent.collect(now))
 

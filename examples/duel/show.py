@@ -151,7 +151,7 @@ def table(duel: Duel) -> None:
     """The state table of one query."""
     title("7. Who runs next: the state table of `log`")
     engine = duel.prompt.engine
-    print(textwrap.indent(engine.table.show(behind(duel, "log")), "  "), end="\n\n")
+    print(textwrap.indent(engine.scheduling.table.show(behind(duel, "log")), "  "), end="\n\n")
     say(f"""One line per operator and input: where control may go back to, where on to, and the rule that
         decides (here depth first, with as many rows at a time as wait). All queries share one graph of
         {len(engine.graph.nodes)} operators. With ETS, bids made {ets(duel.prompt, "bids"):,} time-stamps on

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace import Bounds, Engine, HeartbeatGenerator, Query, Rules, SkewMatrix, StreamDef, query
 from headrace.connectors.nexmark import STREAMS, NexmarkGenerator, Rows
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 from headrace.time.bounds import NEVER
 
 FOLDER = Path(__file__).parent
@@ -33,7 +33,7 @@ def engine_for(
     rules = Rules(disordered=True, enforce=enforce)
     engine = Engine(now=generator.laws.base)
     heartbeats = HeartbeatGenerator(Bounds.of(skew, timeout=NEVER))
-    engine.manage(heartbeats, {each.source: rules for each in DEFINITIONS})
+    engine.streams.manage(heartbeats, {each.source: rules for each in DEFINITIONS})
     for name, each in queries.items():
         engine.add(name, each)
     return engine
@@ -42,5 +42,5 @@ def engine_for(
 def arrive(engine: Engine, rows: dict[str, Rows]) -> None:
     """Push what comes together: what some of these rows prove holds for those that come after them."""
     now = max((int(each.arrivals.max()) for each in rows.values() if len(each)), default=engine.now)
-    for stream in engine.graph.sources:
+    for stream in engine.streams:
         engine.push(stream, rows[stream].data, rows[stream].times, now=now)

@@ -20,8 +20,8 @@ def run(engine: Engine, generator: NexmarkGenerator, events: int) -> Iterator[Ba
     for start in range(0, events, BATCH):
         arrive(engine, generator.batches(start, min(BATCH, events - start)))
         yield from engine.drain()
-    for stream in engine.graph.sources:
-        engine.end(stream)
+    for stream in engine.streams:
+        engine.streams.end(stream)
     yield from engine.drain()
 
 

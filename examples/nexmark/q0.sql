@@ -1,3 +1,3 @@
--- Pass through: what it costs to move the rows.
+-- Pass through: the cost of moving rows.
 SELECT auction, bidder, price, date_time, extra
 FROM   bid

@@ -1,4 +1,4 @@
--- Calculation: bids of a range of prices, with the part of the day and how many letters c they carry.
+-- Calculation: bids in a price range, with the part of the day and the number of letters c in them.
 SELECT auction, bidder, 0.908 * price AS price,
        CASE WHEN hour(date_time) >= 8 AND hour(date_time) <= 18 THEN 'dayTime'
             WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime'

@@ -1,4 +1,4 @@
--- Winning bids: the highest bid on each auction, and of equal ones the first.
+-- Winning bids: the highest bid on each auction; the first one if several are equal.
 SELECT a.id, a.item_name, a.description, a.initial_bid, a.reserve, a.date_time, a.expires, a.seller, a.category, a.extra,
        b.auction, b.bidder, b.price, b.date_time AS bid_date_time, b.extra AS bid_extra
 FROM   auction [UNBOUNDED] AS a, bid [UNBOUNDED] AS b

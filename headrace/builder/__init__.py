@@ -1,4 +1,7 @@
-"""Queries composed in Python, with the power and the plans of the text: `stream(…).where(…).window(…)`."""
+"""Queries composed in Python, with the same features and plans as CQL text.
+
+`stream(…).where(…).window(…)`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from headrace.builder.aggregates import (
     avg,
     count,
     count_distinct,
+    desc,
     first,
     lag,
     last,
@@ -16,13 +20,10 @@ from headrace.builder.aggregates import (
     sum_,
     variance,
 )
-from headrace.builder.builder import Builder
+from headrace.builder.builder import Builder, Grouped, stream, table
 from headrace.builder.expressions import expr
-from headrace.builder.grouped import Grouped
-from headrace.builder.ordering import desc
-from headrace.builder.quality import headrace_granularity, headrace_window
 from headrace.builder.sequences import missing, repeated, sequence
-from headrace.builder.stream import stream, table
+from headrace.builder.windows import headrace_granularity, headrace_window
 from headrace.expressions import coalesce, col, fn, lit, when
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""Queries composed in Python: each call adds what the words of the same name add to a text.
+"""Queries composed in Python: each method adds the SQL clause of the same name.
 
-A builder writes CQL and has it read at once, so that a composed query and the same query as text are one
-plan, refused for the same reasons with the same codes. Calls take effect in the order in which they stand:
-where SQL would apply the new clause before one that is there, what is there becomes a query in FROM.
+A builder writes CQL and binds it immediately, so that a composed query and the same query as text have the
+same plan and the same errors. Calls take effect in the order in which they are written: if SQL would apply
+the new clause before an existing one, the query so far becomes a subquery in FROM.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
+from headrace.builder.aggregates import By, bound, row_number
 from headrace.builder.expressions import piece
-from headrace.builder.joins import conditions
-from headrace.builder.ordering import By, bound, row_number
 from headrace.builder.statement import Combined, Item, Joined, Output, Select, Statement
 from headrace.builder.windows import Keys, window_clause
 from headrace.drawing import Explanation
 from headrace.errors import SqlError
 from headrace.expressions import Expression
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 from headrace.schema import Schema
 from headrace.sql import Catalog, Code, Query, TableDef, query
 from headrace.sql.catalog import Relation
@@ -29,22 +28,28 @@ from headrace.sql.query import meaning
 from headrace.time.durations import Duration
 
 if TYPE_CHECKING:
-    from headrace.builder.grouped import Grouped
     from headrace.builder.sequences import Step
+import pyarrow as pa
+
+from headrace.builder.statement import SequenceItem
+from headrace.builder.windows import listed
+from headrace.plan.nodes.core import Source, Table, TimeKind
+from headrace.sql import MICROSECONDS, StreamDef
+from headrace.sql.catalog import Streams
 
 Given = str | Expression
 CLAUSES = ("window", "joins", "where", "keys", "columns", "having", "distinct", "qualify")
-"""In the order in which they take effect."""
+"""Clauses in the order in which they take effect."""
 
 SEVERAL = frozenset({"joins", "where", "having"})
-"""Those of which more can be added to what is there."""
+"""Clauses that can be added to several times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Builder:
-    """A query so far. Every method gives a new one and leaves this one as it is.
+    """A query under construction. Every method returns a new builder and leaves this one unchanged.
 
-    `name` is what its columns may be qualified with once it is joined with others.
+    `name` qualifies its columns after a join with other builders.
     """
 
     catalog: Catalog
@@ -57,7 +62,7 @@ class Builder:
 
     @cached_property
     def _meaning(self) -> Relation:
-        """What it means so far: read at once, so that the call that is wrong is the one that fails."""
+        """The relation so far; computed immediately, so that the call that causes an error raises it."""
         return meaning(self.text, self.catalog)
 
     @property
@@ -76,27 +81,27 @@ class Builder:
 
     @property
     def plan(self) -> Plan:
-        """The plan that an engine runs, made a stream as a text without ISTREAM and its like is."""
+        """The plan that an engine runs; a relation becomes a stream by the same default as in CQL text."""
         return self._query.plan
 
     @property
     def tables(self) -> tuple[TableDef, ...]:
-        """The tables it reads, with their rows where these are known."""
+        """The tables it reads, with their rows if known."""
         return self._query.tables
 
     @property
     def ticks_per_second(self) -> int | None:
-        """What a tick of its time is; None: sequence numbers."""
+        """Ticks per second of its time; None: sequence numbers."""
         return self._query.ticks_per_second
 
     def named(self, name: str) -> Query:
         """The query, ready for an engine."""
         if not isinstance(name, str) or not name:
-            raise SqlError(Code.SYNTAX, f"a query's name is a text, not {name!r}")
+            raise SqlError(Code.SYNTAX, f"the name of a query must be a non-empty string, got {name!r}")
         return replace(self._query, name=name)
 
     def alias(self, name: str) -> Builder:
-        """The same under another name, as in `FROM bids AS b`."""
+        """The same query under another name, as in `FROM bids AS b`."""
         identifier(name)
         bare = self.statement.bare if isinstance(self.statement, Select) else None
         item = Item(self.statement, alias=name) if bare is None else replace(bare, alias=name)
@@ -108,7 +113,7 @@ class Builder:
         return self._with(replace(ready, where=ready.where + anded(conditions)))
 
     def select(self, *columns: Given, **named: Given) -> Builder:
-        """These columns; `double="price * 2"` and `"price * 2 AS double"` say the same."""
+        """Choose columns; `double="price * 2"` and `"price * 2 AS double"` are equivalent."""
         return self._with(replace(self._open("columns"), columns=columns_of(columns, named)))
 
     def window(
@@ -123,9 +128,9 @@ class Builder:
         now: bool = False,
         unbounded: bool = False,
     ) -> Builder:
-        """A stream seen through a window: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …
+        """Put a window on a stream: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …
 
-        With `min` the range is the most that the window may be, and may change: `[RANGE MIN …, MAX …]`.
+        With `min`, the window is adaptive and `range` is its maximum: `[RANGE MIN …, MAX …]`.
         """
         clause = window_clause(
             range=range,
@@ -143,26 +148,25 @@ class Builder:
         return self._with(replace(ready, item=replace(ready.item, window=clause)))
 
     def group_by(self, *keys: Given, **named: Given) -> Grouped:
-        """Rows by group; `agg` or `select` says what of each group."""
-        from headrace.builder.grouped import Grouped
+        """Group the rows; follow with `agg` or `select` to choose the columns."""
 
         return Grouped(self, keys, tuple(named.items()))
 
     def agg(self, *columns: Given, **named: Given) -> Builder:
-        """Aggregates of all rows together."""
+        """Aggregate all rows together."""
         return self.group_by().agg(*columns, **named)
 
     def having(self, *conditions: Given) -> Builder:
-        """The groups that meet all conditions, which may name what `agg` computed."""
+        """Keep the groups that meet all conditions, which may use the names that `agg` defined."""
         ready = self._open("having")
         return self._with(replace(ready, having=ready.having + anded(conditions)))
 
     def top(
         self, n: int, by: By | Sequence[By], partition_by: Keys | None = None, *, number: str | None = None
     ) -> Builder:
-        """The first `n` rows by an order such as "price DESC", of all or of each partition.
+        """The first `n` rows by an order such as "price DESC", overall or per partition.
 
-        `number` names a column that says which place a row has.
+        `number` names a column for the row number.
         """
         rank, most = row_number(by, partition_by), bound(n)
         ready = self._open("keys")
@@ -172,7 +176,7 @@ class Builder:
         return self._with(replace(ready, columns=("*", f"{rank} AS {place}"), qualify=f"{place} <= {most}"))
 
     def join(self, other: Builder, on: Keys | None = None) -> Builder:
-        """Pairs of rows valid at the same time that meet all conditions.
+        """Join: pairs of rows that are valid at the same time and meet all conditions.
 
         A condition is an expression over both sides (`"a.id = b.auction"`), or a column that both have.
         """
@@ -188,21 +192,21 @@ class Builder:
         within: Duration | None = None,
         strict: bool = False,
     ) -> Builder:
-        """Rows of this stream and then of the others: `headrace.builder.sequence` with this one first."""
+        """Match rows of this stream followed by rows of the others: see `headrace.builder.sequence`."""
         from headrace.builder.sequences import sequence
 
         return sequence(self, *steps, mode=mode, partition_by=partition_by, within=within, strict=strict)
 
     def union(self, *others: Builder) -> Builder:
-        """The rows of all, each content once: UNION."""
+        """The rows of all queries, without duplicates: UNION."""
         return self._combined("UNION", others)
 
     def union_all(self, *others: Builder) -> Builder:
-        """The rows of all: UNION ALL. Streams stay a stream."""
+        """The rows of all queries: UNION ALL. Streams stay a stream."""
         return self._combined("UNION ALL", others)
 
     def except_(self, other: Builder) -> Builder:
-        """What the other has not, each content once: EXCEPT."""
+        """The rows that the other query does not have, without duplicates: EXCEPT."""
         return self._combined("EXCEPT", (other,))
 
     def except_all(self, other: Builder) -> Builder:
@@ -210,15 +214,15 @@ class Builder:
         return self._combined("EXCEPT ALL", (other,))
 
     def distinct(self) -> Builder:
-        """Each content once while a copy is valid."""
+        """Rows without duplicates: SELECT DISTINCT."""
         return self._with(replace(self._open("distinct"), distinct=True))
 
     def istream(self) -> Builder:
-        """The rows that come, as a stream."""
+        """The inserted rows, as a stream."""
         return self._with(Output("ISTREAM", self.statement))
 
     def dstream(self) -> Builder:
-        """The rows that leave, as a stream."""
+        """The deleted rows, as a stream."""
         return self._with(Output("DSTREAM", self.statement))
 
     def rstream(self) -> Builder:
@@ -229,12 +233,12 @@ class Builder:
         return replace(self, statement=statement)
 
     def _of_several(self, statement: Statement, others: tuple[Builder, ...]) -> Builder:
-        """What knows the streams of all and has the name of none."""
+        """A builder over several others: it knows all their streams and has no name."""
         catalog = reduce(Catalog.merged, (each.catalog for each in others), self.catalog)
         return Builder(catalog, statement)
 
     def _open(self, clause: str) -> Select:
-        """A SELECT to which `clause` can be added: this one, or one from this."""
+        """A SELECT to which `clause` can be added: this one, or one that reads from it."""
         if isinstance(self.statement, Select) and _takes(self.statement, clause):
             return self.statement
         return Select(self._item())
@@ -246,6 +250,7 @@ class Builder:
         return Item(self.statement, alias=self.name)
 
     def _combined(self, word: str, others: tuple[Builder, ...]) -> Builder:
+        """A set operation; a chain of the same UNION stays flat."""
         branches = [each.statement for each in (self, *map(builder, others))]
         statement = self.statement
         if isinstance(statement, Combined) and statement.word == word and word.startswith("UNION"):
@@ -253,7 +258,7 @@ class Builder:
         return self._of_several(Combined(word, tuple(branches)), others)
 
     def explain(self, format: str = "text") -> Explanation:
-        """What the query so far would be: `Query.explain`."""
+        """Explain the query so far: see `Query.explain`."""
         return self._query.explain(format)
 
     def _repr_html_(self) -> str:
@@ -264,21 +269,25 @@ class Builder:
 
 
 def _takes(statement: Select, clause: str) -> bool:
-    """Whether `clause` takes effect after everything that is there."""
+    """Whether `clause` takes effect after every clause that the statement already has."""
     after = CLAUSES[CLAUSES.index(clause) + (clause in SEVERAL) :]
     return not any(statement.item.window if each == "window" else getattr(statement, each) for each in after)
 
 
 def builder(of: object) -> Builder:
-    """`of`, if it is one."""
+    """`of` if it is a builder, else an error."""
     if not isinstance(of, Builder):
         hint = "make one with headrace.stream(…)"
-        raise SqlError(Code.STREAMS, f"{type(of).__name__} is no stream to combine with", hint=hint)
+        raise SqlError(
+            Code.STREAMS,
+            f"expected a stream or query made with headrace.stream, got {type(of).__name__}",
+            hint=hint,
+        )
     return of
 
 
 def anded(given: tuple[Given, ...]) -> tuple[str, ...]:
-    """Conditions as they stand between ANDs."""
+    """Conditions as operands of AND, in parentheses where needed."""
     pieces = [piece(each, "a condition") for each in given]
     return tuple(f"({each.text})" if each.is_loose else each.text for each in pieces)
 
@@ -287,3 +296,109 @@ def columns_of(given: tuple[Given, ...], named: dict[str, Given]) -> tuple[str, 
     """A SELECT list."""
     plain = [piece(each, "a column", may_name=True).text for each in given]
     return (*plain, *(f"{piece(each).text} AS {identifier(name)}" for name, each in named.items()))
+
+
+# group_by(): rows by group, before their columns are chosen.
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The result of `group_by`; `named` keys are (name, expression)."""
+
+    rows: Builder
+    keys: tuple[Given, ...]
+    named: tuple[tuple[str, Given], ...]
+    conditions: tuple[str, ...] = ()
+
+    def having(self, *conditions: Given) -> Grouped:
+        """The groups that meet all conditions."""
+        return replace(self, conditions=self.conditions + anded(conditions))
+
+    def agg(self, *columns: Given, **named: Given) -> Builder:
+        """The keys and these columns, for each group."""
+        keys = columns_of(self.keys, dict(self.named))
+        return self._grouped(keys + columns_of(columns, named))
+
+    def select(self, *columns: Given, **named: Given) -> Builder:
+        """Only these columns, for each group."""
+        return self._grouped(columns_of(columns, named))
+
+    def _grouped(self, columns: tuple[str, ...]) -> Builder:
+        """The grouped SELECT with these columns."""
+        ready = self.rows._open("keys")
+        keys = tuple(piece(each, "a key").text for each in (*self.keys, *(key for _, key in self.named)))
+        statement = replace(ready, keys=keys, columns=columns, having=self.conditions)
+        return self.rows._with(statement)
+
+
+# `on=…` as conditions: a column that both sides have, or any condition.
+
+
+def conditions(on: Keys | None, left: Item | SequenceItem, right: Item) -> tuple[str, ...]:
+    """The join conditions; a bare column means that it is equal on both sides."""
+    if on is None:
+        return ()
+    return tuple(_condition(each, left, right) for each in listed(on))
+
+
+def _condition(of: object, left: Item | SequenceItem, right: Item) -> str:
+    """One condition as CQL; a bare column becomes `left.c = right.c`."""
+    found = piece(of, "a condition")
+    if not found.column:
+        return f"({found.text})" if found.is_loose else found.text
+    if not left.name or not right.name:
+        hint = f"name both sides with alias(…), or write on='a.{found.column} = b.{found.column}'"
+        raise SqlError(
+            Code.AMBIGUOUS_COLUMN, f"on={found.text!r}: one side of the join has no name", hint=hint
+        )
+    names = (f"{identifier(each.name)}.{identifier(found.column)}" for each in (left, right))
+    return " = ".join(names)
+
+
+# `headrace.stream(…)` and `headrace.table(…)`: where a query starts.
+
+
+def stream(
+    of: str | StreamDef | TableDef | Source | Table | Query,
+    streams: Schema | Streams | Catalog = (),
+    *,
+    time: TimeKind = TimeKind.EXTERNAL,
+    time_column: str | None = None,
+    ticks_per_second: int | None = MICROSECONDS,
+) -> Builder:
+    """The rows of a stream, from which a query is composed call by call.
+
+    `of` is the definition of a stream, a query whose answer is read, or a name: of a stream with the Arrow
+    schema `streams`, or of one in `streams`. `time`, `time_column` and `ticks_per_second` apply to a stream
+    that does not define its own.
+    """
+    if isinstance(of, Query):
+        catalog, name = Catalog(), of.name
+        catalog.add_view(name, Relation(of.plan, of.ticks_per_second))
+        for each in of.tables:
+            catalog.add_table(each)
+    elif isinstance(of, str) and isinstance(streams, pa.Schema):
+        catalog, name = Catalog([StreamDef(of, streams, time, time_column, ticks_per_second)]), of
+    elif isinstance(of, str):
+        known = (
+            streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
+        )
+        catalog, name = known.copy(), of
+    else:
+        catalog = Catalog([of], ticks_per_second=ticks_per_second)
+        name = catalog.names[0]
+    return Builder(catalog, Select(Item(name)), name)
+
+
+def table(of: str | TableDef | Table, rows: pa.Table | Schema | None = None) -> Builder:
+    """A static table to join with streams: a definition, or a name with its rows.
+
+    With a schema instead of rows, the rows are loaded later by `engine.load`.
+    """
+    if isinstance(of, str):
+        data = rows if isinstance(rows, pa.Table) else None
+        if not isinstance(rows, (pa.Table, pa.Schema)):
+            hint = "pass a pyarrow.Table or a schema; headrace.read_table(path) reads a file"
+            raise SqlError(Code.STREAMS, f"table {of!r} has neither rows nor a schema", hint=hint)
+        of = TableDef(of, rows if data is None else data.schema, data)
+    return stream(of)

@@ -1,15 +1,18 @@
-"""Expressions as CQL writes them: text is taken as it is, what Python built is spelled out.
+"""Expressions as CQL text: strings are used unchanged, Python expressions are written out.
 
-The text is then read like any other, so that an expression means the same however it was written.
+The text is then parsed like any other, so that both forms of an expression mean the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
-from headrace.builder.literals import type_name, written
+import pyarrow as pa
+
 from headrace.errors import ExpressionError, SqlError
 from headrace.expressions import (
     And,
@@ -33,37 +36,112 @@ from headrace.expressions import (
     UserFunctionCall,
 )
 from headrace.expressions.bound import Bound
+from headrace.expressions.literals import text
 from headrace.expressions.literals import text as quoted
 from headrace.expressions.scope import Scope
-from headrace.sql.codes import Code
+from headrace.expressions.types import sql_name
+from headrace.schema import DataType
 from headrace.sql.fragments import Piece, expression, identifier
+from headrace.sql.place import Code
+
+# Python values as CQL literals, which CQL parses back to the same value of the same type.
+
+
+CASTS: Final[dict[DataType, str]] = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+}
+
+
+def type_name(of: DataType) -> str:
+    """The name of a type in CAST."""
+    if pa.types.is_decimal128(of):
+        return f"DECIMAL({of.precision}, {of.scale})"
+    if of not in CASTS:
+        hint = f"types: {', '.join([*CASTS.values(), 'DECIMAL'])}"
+        raise ExpressionError("HR-E006", f"CQL has no name for the type {sql_name(of)}", hint=hint)
+    return CASTS[of]
+
+
+def written(literal: Literal) -> str:
+    """The literal, inside a CAST if CQL would give the bare text another type."""
+    plain = PLAIN.get(type(literal.value), _quoted)(literal.value)
+    return plain if _read_as(literal.value) == literal.of else f"CAST({plain} AS {type_name(literal.of)})"
+
+
+def _number(value: float) -> str:
+    """A float with an exponent, so that CQL reads a double and not a decimal."""
+    if not math.isfinite(value):
+        return text(str(value))
+    shown = repr(value)
+    return shown if "e" in shown else f"{shown}e0"
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, bytes):
+        raise ExpressionError("HR-E007", "CQL has no binary literals", hint="compare with a column")
+    return text(str(value))
+
+
+def _read_as(value: Any) -> DataType:
+    """The type that CQL gives to `value` as plain text; a minus sign is not part of the number."""
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        value = abs(value)
+    if isinstance(value, Decimal) and "." not in format(value, "f"):
+        value = int(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return pa.string()
+    if type(value) not in PLAIN or (type(value) is int and value >= 2**63):
+        return pa.string()
+    return Literal(value).of
+
+
+PLAIN: Final[dict[type, Callable[[Any], str]]] = {
+    type(None): text,
+    bool: text,
+    str: text,
+    int: str,
+    Decimal: lambda value: format(value, "f"),
+    float: _number,
+}
+"""Values of any other type are written as text in a CAST."""
 
 
 @dataclass(frozen=True)
 class Text(Expression):
-    """A piece of CQL among expressions built in Python; only a query gives it a meaning."""
+    """CQL text inside an expression built in Python; only a query can resolve it."""
 
     text: str
 
     def _bind(self, scope: Scope) -> Bound:
-        hint = "use it in headrace.stream(…), or build the expression with col and lit"
-        raise ExpressionError("HR-E010", "a piece of text is no expression by itself", hint=hint)
+        hint = "use it in a query made with headrace.stream(…), or build the expression with col and lit"
+        raise ExpressionError("HR-E010", "expr('…') has a meaning only inside a query", hint=hint)
 
     def __str__(self) -> str:
         return self.text
 
 
 class Call(Text):
-    """A call, which needs no parentheses around it."""
+    """A call, which needs no parentheses."""
 
 
 def expr(text: str) -> Text:
-    """CQL among Python: `expr("price * 2") > col("limit")`."""
+    """CQL text inside a Python expression: `expr("price * 2") > col("limit")`."""
     return Text(expression(text).text)
 
 
 def piece(of: object, what: str = "an expression", *, may_name: bool = False) -> Piece:
-    """What the user gave as a piece of a query, whether text or built in Python."""
+    """A fragment of a query from what the user passed, either text or a Python expression."""
     if isinstance(of, Expression):
         return expression(spelled(of), what)
     return expression(of, what, may_name=may_name)
@@ -75,17 +153,17 @@ def spelled(of: Expression) -> str:
         return of.text
     rule = SPELLINGS.get(type(of))
     if rule is None:
-        raise SqlError(Code.NOT_CQL, f"CQL cannot write {type(of).__name__}", hint="use expr('…')")
+        raise SqlError(Code.NOT_CQL, f"CQL has no syntax for {type(of).__name__}", hint="use expr('…')")
     return rule(of)
 
 
 def inner(of: Expression) -> str:
-    """The same as an operand, in parentheses unless it is one word or one call."""
+    """The expression as an operand: in parentheses, unless it is one word or a call."""
     return spelled(of) if isinstance(of, ATOMS) else f"({spelled(of)})"
 
 
 def _column(of: Column) -> str:
-    """`item.column`; a name that holds a backtick is quoted already."""
+    """`item.column`; a name with a backtick is already quoted."""
     if "`" in of.name:
         return of.name
     return ".".join(identifier(part) for part in of.name.split("."))
@@ -110,7 +188,7 @@ def _like(of: Like) -> str:
 
 
 def _in(of: In) -> str:
-    """CQL has no empty list, in which nothing is, not even NULL."""
+    """IN with a list. CQL has no empty list; IN of an empty list is false, even for NULL."""
     if not of.options:
         return "FALSE"
     return f"{inner(of.operand)} IN ({_listed(of.options)})"

@@ -7,10 +7,9 @@ from functools import reduce
 from typing import Final
 
 from headrace.builder.builder import Builder, builder
-from headrace.builder.durations import duration
 from headrace.builder.expressions import piece
 from headrace.builder.statement import Select, SequenceItem, StepItem
-from headrace.builder.windows import Keys, listed
+from headrace.builder.windows import Keys, duration, listed
 from headrace.errors import SqlError
 from headrace.sql import Catalog, Code
 from headrace.sql.place import nearest
@@ -21,7 +20,7 @@ MODES: Final = ("recent", "chronicle", "unrestricted", "consecutive")
 
 @dataclass(frozen=True)
 class Step:
-    """A stream in a sequence: once, not at all, or several times."""
+    """A stream in a sequence: once, not at all, or repeated."""
 
     of: Builder
     missing: bool = False
@@ -29,12 +28,12 @@ class Step:
 
 
 def missing(of: Builder) -> Step:
-    """No row of `of` between the steps around it: NOT."""
+    """NOT: no row of `of` between the neighbouring steps."""
     return Step(builder(of), missing=True)
 
 
 def repeated(of: Builder) -> Step:
-    """One row of `of` or more: +."""
+    """`+`: one or more rows of `of`."""
     return Step(builder(of), repeated=True)
 
 
@@ -45,17 +44,21 @@ def sequence(
     within: Duration | None = None,
     strict: bool = False,
 ) -> Builder:
-    """Rows of the streams one after the other, as SEQ pairs them in this mode.
+    """Match rows of the streams one after the other, as SEQ does in this mode.
 
-    `partition_by` names columns of all steps or equalities of columns, `within` bounds the time from first to
-    last, and `strict` lets no two steps happen at the same instant.
+    `partition_by` names columns of all steps or equalities of columns, `within` limits the time from the
+    first to the last step, and `strict` requires each step to be later than the one before it.
     """
     if mode not in MODES:
         hint = nearest(str(mode), MODES, f"modes: {', '.join(MODES)}")
-        raise SqlError(Code.SYNTAX, f"no mode of sequences is called {mode!r}", hint=hint)
+        raise SqlError(Code.SYNTAX, f"{mode!r} is not a mode of sequences", hint=hint)
     taken = [each if isinstance(each, Step) else Step(builder(each)) for each in steps]
     if not taken:
-        raise SqlError(Code.SYNTAX, "a sequence has steps", hint="sequence(first, second, mode='recent')")
+        raise SqlError(
+            Code.SYNTAX,
+            "a sequence needs at least two steps",
+            hint="write sequence(first, second, mode='recent')",
+        )
     keys = [piece(each, "a key").text for each in listed(partition_by)] if partition_by is not None else []
     item = SequenceItem(
         tuple(StepItem(each.of._item(), each.missing, each.repeated) for each in taken),

@@ -1,7 +1,7 @@
-"""Queries as the builder holds them: clauses as data, and the CQL that they are.
+"""Queries inside the builder: clauses as data, and how they are written as CQL.
 
-A statement is written as lines, so that what it stands in can indent it without touching a text constant
-that goes over several lines.
+A statement is written as lines, so that an outer statement can indent it without changing a multi-line string
+constant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Lines = list[str]
 
 
 class Statement(Protocol):
-    """A query that can be written."""
+    """A query that can be written as CQL."""
 
     def lines(self) -> Lines:
         """The query, line by line."""
@@ -24,7 +24,7 @@ class Statement(Protocol):
 
 
 def indented(lines: Lines) -> Lines:
-    """The same lines, further in."""
+    """The same lines, indented."""
     return [f"  {line}" for line in lines]
 
 
@@ -35,7 +35,7 @@ def bracketed(lines: Lines, before: str = "(", after: str = ")") -> Lines:
 
 @dataclass(frozen=True)
 class Item:
-    """A FROM item: a name or a query, its window and what it is called here."""
+    """A FROM item: a name or a query, its window and its alias."""
 
     of: str | Statement
     window: str = ""
@@ -43,7 +43,7 @@ class Item:
 
     @property
     def name(self) -> str | None:
-        """What its columns may be qualified with."""
+        """The name that qualifies its columns."""
         return self.alias or (self.of if isinstance(self.of, str) else None)
 
     def lines(self, before: str) -> Lines:
@@ -56,14 +56,14 @@ class Item:
 
 @dataclass(frozen=True)
 class StepItem:
-    """A step of a sequence: a stream that comes once, or not, or several times."""
+    """A step of a sequence: a stream that occurs once, not at all, or repeatedly."""
 
     item: Item
     missing: bool = False
     repeated: bool = False
 
     def text(self) -> str:
-        """On one line; a repeated stream has its sign before its name here."""
+        """The step on one line; here the sign of a repeated step comes before its alias."""
         if self.repeated and isinstance(self.item.of, str):
             called = f" AS {identifier(self.item.alias)}" if self.item.alias else ""
             return f"{identifier(self.item.of)}+{called}"
@@ -74,7 +74,7 @@ class StepItem:
 
 @dataclass(frozen=True)
 class SequenceItem:
-    """`SEQ(…)` as the one FROM item; its steps have names, it has none."""
+    """`SEQ(…)` as the only FROM item; its steps have names, the item has none."""
 
     steps: tuple[StepItem, ...]
     mode: str
@@ -98,7 +98,7 @@ class SequenceItem:
 
 @dataclass(frozen=True)
 class Joined:
-    """One more FROM item with what connects it; no conditions: every pair."""
+    """One more FROM item and its join conditions; without conditions, a cross join."""
 
     item: Item
     on: tuple[str, ...]
@@ -110,7 +110,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Select:
-    """SELECT, a clause per field, in the order in which they take effect."""
+    """A SELECT with a field for each clause, in the order in which they take effect."""
 
     item: Item | SequenceItem
     joins: tuple[Joined, ...] = ()
@@ -123,12 +123,12 @@ class Select:
 
     @property
     def bare(self) -> Item | None:
-        """The FROM item, if it is one with a name of its own and there is nothing else."""
+        """The FROM item, if the statement is a plain named item without other clauses."""
         return self.item if isinstance(self.item, Item) and self == Select(self.item) else None
 
     @property
     def is_pending(self) -> bool:
-        """Whether its window has a meaning only once something is aggregated."""
+        """Whether its window is valid only once something is aggregated."""
         return self.item.window.startswith(PENDING) and not self.columns
 
     def lines(self) -> Lines:
@@ -145,12 +145,13 @@ class Select:
 
 
 def _clause(word: str, parts: tuple[str, ...], between: str) -> Lines:
+    """The line for a clause; empty if the clause is."""
     return [word + between.join(parts)] if parts else []
 
 
 @dataclass(frozen=True)
 class Combined:
-    """Branches with a word between them: UNION, EXCEPT ALL and their like."""
+    """Branches of a set operation: UNION, EXCEPT ALL, and so on."""
 
     word: str
     branches: tuple[Statement, ...]
@@ -160,12 +161,13 @@ class Combined:
         return first + [line for each in rest for line in (self.word, *each)]
 
     def _branch(self, of: Statement) -> Lines:
+        """One branch; a nested set operation needs parentheses."""
         return bracketed(of.lines()) if isinstance(of, Combined) else of.lines()
 
 
 @dataclass(frozen=True)
 class Output:
-    """`ISTREAM(query)` and its like."""
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
 
     word: str
     of: Statement

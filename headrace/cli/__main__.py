@@ -1,4 +1,4 @@
-"""The entry point of `headrace` and of `python -m headrace.cli`: it needs nothing that may be missing."""
+"""The entry point of `headrace` and of `python -m headrace.cli`; it imports nothing that may be missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line, or say how to install what it needs."""
+    """Run the command line, or explain how to install what it needs."""
     try:
         import rich  # noqa: F401
 

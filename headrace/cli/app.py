@@ -1,7 +1,7 @@
-"""The commands and what they take; what they do is in the files beside this one.
+"""The commands and their options; the other files of this package implement them.
 
-Exit codes: 0, done; 1, an error with a code, on standard error; 2, wrong usage; 3, a run of which no row of
-some stream could be used.
+Exit codes: 0, done; 1, an error, printed on standard error; 2, wrong usage; 3, a run that could not use a
+single row of some stream.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.errors import HeadraceError
 
 app = typer.Typer(
     name="headrace",
-    help="Continuous queries over late, skewed, bursty or silent streams.",
+    help="Streaming SQL over late, skewed, bursty or idle streams.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 File = Annotated[Path, typer.Argument(help="The pipeline file.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON for scripts, in place of text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _saying(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors that a user can meet are told, not traced."""
+    """Print errors of Headrace without a traceback, and exit with code 1."""
 
     @wraps(command)
     def told(*args: Any, **kwargs: Any) -> Any:
@@ -48,6 +48,7 @@ def _saying(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fail(error: HeadraceError, as_json: bool) -> NoReturn:
+    """Print an error and exit with code 1."""
     if as_json:
         told = {"code": error.code, "message": error.message, "place": error.place, "hint": error.hint}
         print(json.dumps({"error": told}))
@@ -59,9 +60,9 @@ def _fail(error: HeadraceError, as_json: bool) -> NoReturn:
 @app.command()
 @_saying
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where to write; made if it is not there.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="Where to write; created if it does not exist.")] = Path(),
 ) -> None:
-    """Write a commented pipeline that runs as it is."""
+    """Write a commented pipeline that is ready to run."""
     from headrace.cli.init import write
 
     path = write(directory)
@@ -71,7 +72,7 @@ def init(
 @app.command()
 @_saying
 def check(pipeline: File, as_json: Json = False) -> None:
-    """Read a pipeline and say what it means, or what is wrong with it; nothing runs."""
+    """Check a pipeline file without running it, and show its streams and queries."""
     from headrace.cli.check import describe, summary
     from headrace.pipeline import load
 
@@ -83,24 +84,32 @@ def check(pipeline: File, as_json: Json = False) -> None:
 @_saying
 def run(
     pipeline: File,
-    runtime: Annotated[str | None, typer.Option(help="embedded or spark; else as the file says.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="embedded or spark; default: as the file says.")] = None,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    reset: Annotated[
+        list[str] | None,
+        typer.Option(help="A query that starts empty, whatever the checkpoint has. Repeatable."),
+    ] = None,
+    reload: Annotated[
+        list[str] | None, typer.Option(help="A table whose new rows are used from here on. Repeatable.")
+    ] = None,
 ) -> None:
-    """Run a pipeline until its sources end; Ctrl-C stops it with a checkpoint."""
-    from headrace.cli.run import run_pipeline
+    """Run a pipeline until its sources end. Ctrl-C stops it with a checkpoint."""
+    from headrace.cli.run import Restart, run_pipeline
 
-    raise typer.Exit(run_pipeline(pipeline, runtime, as_json, quiet))
+    restart = Restart(tuple(reset or ()), tuple(reload or ()))
+    raise typer.Exit(run_pipeline(pipeline, runtime, as_json, quiet, restart))
 
 
 @app.command()
 @_saying
 def replay(
     record: Annotated[Path, typer.Argument(help="The directory of a recorded run.")],
-    into: Annotated[Path, typer.Argument(help="Where its outputs go this time.")],
+    into: Annotated[Path, typer.Argument(help="The directory for the outputs of the replay.")],
     as_json: Json = False,
 ) -> None:
-    """Run a recorded run again: the same instants, the same rows, the same bytes."""
+    """Repeat a recorded run: the same rows at the same times give the same outputs, byte for byte."""
     from headrace.cli.view import ended, last_words, unused
     from headrace.runtimes.embedded import replay as again
 
@@ -113,11 +122,11 @@ def replay(
 @_saying
 def explain(
     pipeline: File,
-    query: Annotated[str | None, typer.Argument(help="One query; else all of them.")] = None,
+    query: Annotated[str | None, typer.Argument(help="The name of one query; default: all.")] = None,
     format: Annotated[str, typer.Option(help="text, mermaid, svg or html.")] = "text",
 ) -> None:
-    """Show what each query will do: plan, order, who may wait, partition keys."""
-    from headrace.cli.explain import explained
+    """Show the plan of each query, where rows are sorted or wait, and the partition keys."""
+    from headrace.cli.check import explained
 
     print(explained(pipeline, query, format))
 
@@ -125,7 +134,7 @@ def explain(
 @app.command()
 @_saying
 def why(pipeline: File, as_json: Json = False) -> None:
-    """Say what each operator of a running or stopped pipeline waits for, and what would release it."""
+    """Show what each operator of a running or stopped pipeline is waiting for, and what would release it."""
     from headrace.cli.status import read
     from headrace.cli.why import reasons
 
@@ -138,23 +147,223 @@ def why(pipeline: File, as_json: Json = False) -> None:
 @_saying
 def top(
     pipeline: File,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
 ) -> None:
     """Watch a running pipeline from another terminal."""
-    from headrace.cli.top import watch
+    from headrace.cli.view import watch
 
     watch(pipeline, once)
+
+
+query_app = typer.Typer(no_args_is_help=True, help="Add, remove and list the queries of a pipeline.")
+app.add_typer(query_app, name="query")
+control_app = typer.Typer(
+    no_args_is_help=True, help="Change a pipeline while it runs, or before its next run."
+)
+app.add_typer(control_app, name="control")
+
+
+@query_app.command("add")
+@_saying
+def query_add(
+    pipeline: File,
+    name: Annotated[str, typer.Argument(help="The name of the new query.")],
+    sql: Annotated[str | None, typer.Argument(help="Its text; - reads it from standard input.")] = None,
+    sink: Annotated[
+        str, typer.Option(help="Where results go: a path relative to the pipeline file, or a table as in it.")
+    ] = ...,  # type: ignore[assignment]
+    sql_file: Annotated[Path | None, typer.Option(help="A file with the text of the query.")] = None,
+    late: Annotated[str | None, typer.Option(help="Where late rows go.")] = None,
+    rejected: Annotated[str | None, typer.Option(help="Where rejected rows go.")] = None,
+    existing: Annotated[
+        str | None, typer.Option(help="What to do with outputs that exist: error, replace or append.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Add a column of this name with the time of each row.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add a query to a pipeline. It covers rows that are read from now on."""
+    from headrace.cli.control import query_command, send
+
+    command = query_command(name, sql, sql_file, sink, late, rejected, existing, time)
+    print(send(pipeline, command, as_json))
+
+
+@query_app.command("remove")
+@_saying
+def query_remove(
+    pipeline: File,
+    name: Annotated[str, typer.Argument(help="The name of the query.")],
+    as_json: Json = False,
+) -> None:
+    """Remove a query from a pipeline. What it has written stays."""
+    from headrace.cli.control import send
+    from headrace.control import RemoveQuery
+
+    print(send(pipeline, RemoveQuery(name), as_json))
+
+
+@query_app.command("list")
+@_saying
+def query_list(pipeline: File, as_json: Json = False) -> None:
+    """List the queries of a pipeline: those of its file and those that were added by commands."""
+    from headrace.cli.control import queries
+
+    print(queries(pipeline, as_json))
+
+
+@control_app.callback()
+def control(context: typer.Context, pipeline: File) -> None:
+    """Change a pipeline while it runs, or before its next run."""
+    context.obj = pipeline
+
+
+@control_app.command("budget")
+@_saying
+def control_budget(
+    context: typer.Context,
+    budget: Annotated[str, typer.Argument(help='Such as "64 MB" or "25 %"; none: no budget.')],
+    policy: Annotated[str, typer.Option(help="If the smallest windows do not fit: fail or spill.")] = "fail",
+    as_json: Json = False,
+) -> None:
+    """Set the memory budget."""
+    from headrace.cli.control import send
+    from headrace.control import SetBudget
+
+    print(send(context.obj, SetBudget(None if budget == "none" else budget, policy), as_json))
+
+
+@control_app.command("bounds")
+@_saying
+def control_bounds(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    disorder: Annotated[str | None, typer.Option(help="How far rows may be behind the newest one.")] = None,
+    latency: Annotated[str | None, typer.Option(help="How far rows may be behind the clock.")] = None,
+    guard: Annotated[str | None, typer.Option(help="How far rows may be ahead of the clock.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Set how late the rows of a stream may be. Write none to remove a bound."""
+    from headrace.cli.control import bounds_command, send
+
+    written = {"disorder": disorder, "latency": latency, "guard": guard}
+    print(send(context.obj, bounds_command(stream, written), as_json))
+
+
+@control_app.command("strategy")
+@_saying
+def control_strategy(
+    context: typer.Context,
+    strategy: Annotated[str, typer.Argument(help="auto, dfs, bfs or rr, or with a batch size: dfs(100).")],
+    as_json: Json = False,
+) -> None:
+    """Set the order in which operators run."""
+    from headrace.cli.control import send
+    from headrace.control import SetStrategy
+
+    print(send(context.obj, SetStrategy(strategy), as_json))
+
+
+@control_app.command("level")
+@_saying
+def control_level(
+    context: typer.Context,
+    level: Annotated[str, typer.Argument(help="query, operator or memory.")],
+    as_json: Json = False,
+) -> None:
+    """Set the level at which watermarks are made."""
+    from headrace.cli.control import send
+    from headrace.control import SetLevel
+
+    print(send(context.obj, SetLevel(level), as_json))
+
+
+@control_app.command("resize")
+@_saying
+def control_resize(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="The query.")],
+    size: Annotated[str, typer.Argument(help='The new size, within the bounds in the query: "2 hours".')],
+    of: Annotated[
+        str | None, typer.Option(help="The stream of the window, or granularity, if there are several.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="The time of the first row that it holds for; default: at once.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Change a window or a granularity of a query."""
+    from headrace.cli.control import send
+    from headrace.control import Resize
+
+    print(send(context.obj, Resize(query, size, of, since), as_json))
+
+
+@control_app.command("punctuate")
+@_saying
+def control_punctuate(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    patterns: Annotated[
+        list[str] | None, typer.Argument(help="Such as auction=7, region=eu,us or price=10..20.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only rows up to this time.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Promise that no more rows of a stream match all of these patterns."""
+    from headrace.cli.control import punctuate_command, send
+
+    print(send(context.obj, punctuate_command(stream, patterns or [], until), as_json))
+
+
+@control_app.command("heartbeat")
+@_saying
+def control_heartbeat(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(help="The stream.")],
+    time: Annotated[str, typer.Argument(help="Such as 2024-05-01T12:00:00Z, or a number of ticks.")],
+    as_json: Json = False,
+) -> None:
+    """Promise that later rows of a stream have later times than this (a watermark)."""
+    from headrace.cli.control import send
+    from headrace.control import Heartbeat
+
+    print(send(context.obj, Heartbeat(stream, time), as_json))
+
+
+@control_app.command("stop")
+@_saying
+def control_stop(context: typer.Context, as_json: Json = False) -> None:
+    """Stop the run with a checkpoint; the next run continues."""
+    from headrace.cli.control import send
+    from headrace.control import Stop
+
+    print(send(context.obj, Stop(), as_json))
+
+
+@control_app.command("history")
+@_saying
+def control_history(context: typer.Context, as_json: Json = False) -> None:
+    """List the commands so far, and what became of them."""
+    from headrace.cli.control import history
+
+    print(history(context.obj, as_json))
 
 
 @app.command()
 @_saying
 def experiment(
-    names: Annotated[list[str] | None, typer.Argument(help="Names, or `all`; none lists them.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Ten times longer.")] = False,
-    real: Annotated[bool, typer.Option("--real", help="In real time, not on the simulated clock.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names, or `all`; without a name, list them.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Run ten times longer.")] = False,
+    real: Annotated[
+        bool, typer.Option("--real", help="Run in real time instead of on the simulated clock.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
-    """Reproduce figures of the papers: numbers, pictures, and whether each claim holds."""
+    """Reproduce the figures of the papers: numbers, pictures, and whether each claim holds."""
     from headrace.cli.experiment import experiment as run_experiments
 
     if not run_experiments(names or [], full, real, listed):
@@ -164,14 +373,18 @@ def experiment(
 @app.command()
 @_saying
 def bench(
-    name: Annotated[str | None, typer.Argument(help="A benchmark; none lists them.")] = None,
-    queries: Annotated[list[str] | None, typer.Argument(help="nexmark: queries; else all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The name of a benchmark; without one, list them.")
+    ] = None,
+    queries: Annotated[
+        list[str] | None, typer.Argument(help="nexmark: names of queries; default: all.")
+    ] = None,
     runtime: Annotated[str | None, typer.Option(help="nexmark: embedded or spark.")] = None,
     events: Annotated[int | None, typer.Option(help="nexmark: how many events.")] = None,
 ) -> None:
-    """Measure: a benchmark of Headrace's source, each value beside its floor."""
-    from headrace.cli.bench import bench as measured
-    from headrace.cli.bench import listing
+    """Run a benchmark from the source tree and compare each value with its floor."""
+    from headrace.cli.experiment import bench as measured
+    from headrace.cli.experiment import listing
 
     if name is None:
         print(listing())
@@ -181,7 +394,7 @@ def bench(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Look at this machine: what is there, what is missing, what to install."""
+    """Check this machine: what is installed, what is missing, what to install."""
     from headrace.cli.doctor import examine, told
 
     found = examine()

@@ -1,17 +1,20 @@
-"""What a pipeline file means, in words and as data."""
+"""A summary of a pipeline file, as text and as data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from headrace.cli.why import length
-from headrace.pipeline import Pipeline
+from headrace.errors import HeadraceError, PipelineError
+from headrace.pipeline import Pipeline, load
 from headrace.pipeline.pipeline import PipelineStream
+from headrace.runtimes.embedded import Runner
 
 
 def summary(pipeline: Pipeline) -> dict[str, Any]:
-    """The essentials as data."""
+    """Name, runtime, streams, queries and warnings of a pipeline, as data."""
     return {
         "name": pipeline.name,
         "runtime": pipeline.runtime,
@@ -30,28 +33,64 @@ def summary(pipeline: Pipeline) -> dict[str, Any]:
             }
             for query in pipeline.queries
         },
+        "restart": restart(pipeline),
         "warnings": list(pipeline.warnings),
     }
 
 
+def restart(pipeline: Pipeline) -> str:
+    """What the next start on the embedded runtime keeps, begins and frees; empty if it is the first."""
+    if pipeline.runtime != "embedded" or pipeline.spec.pipeline.checkpoint is None:
+        return ""
+    try:
+        adopted = Runner(pipeline).preview()
+    except HeadraceError as error:
+        return f"the next start is refused: [{error.code}] {error.message}; {error.hint}"
+    return "" if adopted is None else f"the next start {adopted}"
+
+
 def describe(pipeline: Pipeline) -> str:
-    """The essentials in words."""
+    """Name, runtime, streams, queries and warnings of a pipeline, as text."""
     lines = [f"{pipeline.name} is valid; runtime: {pipeline.runtime}"]
     lines += [f"  stream {name}: {stream_line(stream)}" for name, stream in pipeline.streams.items()]
     for query in pipeline.queries:
         columns = ", ".join(f"{f.name} {f.type}" for f in query.query.schema)
-        lines.append(f"  query {query.name} reads {', '.join(query.streams)} and answers ({columns})")
+        lines.append(f"  query {query.name} reads {', '.join(query.streams)} and returns ({columns})")
+    said = restart(pipeline)
+    lines += [f"  {said}"] if said else []
     return "\n".join([*lines, *(f"  warning: {each}" for each in pipeline.warnings)])
 
 
 def stream_line(stream: PipelineStream) -> str:
-    """Where a stream comes from, and what is known of its lateness."""
+    """The source of a stream, and what is known about its lateness."""
     column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
     said = stream.lateness
     tell: Callable[[int], str] = str if stream.definition.ticks_per_second is None else length
     known = [f"{n} {tell(t)}" for n, t in (("disorder", said.disorder), ("latency", said.latency)) if t]
     if said.confidence is not None:
-        known.append(f"disorder learned, {said.confidence.promise}")
+        known.append(f"disorder estimated, {said.confidence.promise}")
     source = stream.spec.source
     where = getattr(source, "path", None) or source.type
     return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known) or 'rows in order'}"
+
+
+# `headrace explain`
+
+
+def explained(file: Path, query: str | None, format: str) -> str:
+    """Explain one query or all: the plan before it runs, and the operator graph that runs it."""
+    pipeline = load(file)
+    chosen = [each for each in pipeline.queries if query in (None, each.name)]
+    if not chosen:
+        names = ", ".join(each.name for each in pipeline.queries)
+        raise PipelineError(
+            "HR-F016", f"the query {query!r} does not exist", place=str(file), hint=f"queries: {names}"
+        )
+    engine = Runner(pipeline).build_engine()
+    parts = []
+    for each in chosen:
+        planned, running = str(each.query.explain(format)), str(engine.explain(each.name, format))
+        streams = [f"  {name}: {stream_line(pipeline.streams[name])}" for name in each.streams]
+        known = ["", "streams", *streams] if streams else []
+        parts += [f"== {each.name} ==", planned, *known, "", running, ""] if format == "text" else [running]
+    return "\n".join(parts).rstrip()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from headrace.errors import SparkError
-from headrace.runtimes.spark.java import find
+from headrace.runtimes.spark.driver.java import find
 
 NEEDED = ("pyarrow", "numpy", "numba", "sqlglot", "pydantic", "typer", "rich")
 FOR_SPARK = ("pyspark", "pandas", "protobuf")
@@ -19,7 +19,7 @@ LEAST_MEMORY = 2 * 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: whether it is there, whether it is needed, and what to do if it is missing."""
+    """The result of one check: what was found, whether it is needed, and what to do if it is missing."""
 
     what: str
     found: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything, needed or not."""
+    """Run all checks."""
     return [
         _python(),
         *(_package(name, True, "pip install 'headrace[cli]'") for name in NEEDED),
@@ -63,19 +63,19 @@ def _java() -> Finding:
 def _memory() -> Finding:
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Finding(
-        "memory", f"{size / 2**30:.1f} GiB", size >= LEAST_MEMORY, False, "2 GiB or more is better"
+        "memory", f"{size / 2**30:.1f} GiB", size >= LEAST_MEMORY, False, "2 GiB or more is recommended"
     )
 
 
 def _disk() -> Finding:
     free = shutil.disk_usage(".").free
     return Finding(
-        "disk", f"{free / 2**30:.1f} GiB free here", free > 2**30, False, "make room for checkpoints"
+        "disk", f"{free / 2**30:.1f} GiB free here", free > 2**30, False, "free some space for checkpoints"
     )
 
 
 def told(findings: list[Finding]) -> str:
-    """A line for each finding, and one for the whole."""
+    """A line for each finding, and a summary."""
     marks = {(True, True): "ok", (True, False): "ok", (False, True): "MISSING", (False, False): "absent"}
     lines = []
     for each in findings:
@@ -83,6 +83,8 @@ def told(findings: list[Finding]) -> str:
         lines.append(f"{marks[each.well, each.needed]:<8} {each.what:<10} {each.found}{advice}")
     broken = [each.what for each in findings if each.needed and not each.well]
     on_spark = all(each.well for each in findings if each.what in (*FOR_SPARK, "java"))
-    also = "and on Spark too" if on_spark else "on Spark not yet: see what is absent"
-    lines.append(f"missing: {', '.join(broken)}" if broken else f"embedded pipelines can run here, {also}")
+    also = "and pipelines on Spark too" if on_spark else "but not on Spark: see what is absent"
+    lines.append(
+        f"missing: {', '.join(broken)}" if broken else f"embedded pipelines can run on this machine, {also}"
+    )
     return "\n".join(lines)

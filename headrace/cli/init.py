@@ -1,4 +1,4 @@
-"""`headrace init`: a commented pipeline that runs as it is, on rows that it generates."""
+"""`headrace init`: a commented pipeline that is ready to run, with generated rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from headrace.errors import PipelineError
 TEXT: Final = '''\
 # A pipeline: streams, queries, and where rows come from and go to. docs/pipelines.md explains every key.
 #
-#     headrace check pipeline.toml      what it means, or what is wrong with it
-#     headrace run pipeline.toml        run it; stop it with Ctrl-C, run it again, and it goes on
+#     headrace check pipeline.toml      check it without running it
+#     headrace run pipeline.toml        run it; after Ctrl-C, run it again to continue
 
 [pipeline]
 name = "auction"
 runtime = "embedded"        # or "spark"
-checkpoint = "state"        # what makes a run go on where it was, even after kill -9
+checkpoint = "state"        # lets a run continue where it stopped, even after kill -9
 interval = "5 s"
 
-# Bids of an auction house, made from a seed. For files: source = "bids/*.jsonl"
+# Bids of an auction house, from a generator. For files: source = "bids/*.jsonl"
 [streams.bid]
 source = { type = "nexmark", stream = "bid", events = 200_000, rate = 10_000, delayed = 0.01, delay = "2 s" }
 schema = "auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP"
 time = "date_time"
-bounds = { latency = "1 s" }      # a row comes at most so long after it happened; later ones are late
-guard = "1 minute"                # a row from further in the future is rejected
-enforcement = "strict"            # late rows are set apart; "admit" uses them where an answer is still open
+bounds = { latency = "1 s" }      # rows arrive at most 1 s after their time; later ones are late rows
+guard = "1 minute"                # rows more than 1 minute in the future are rejected
+enforcement = "strict"            # late rows go to the late output; "admit" uses them where it still can
 
-# The highest bids of each ten seconds.
+# The highest bid for each auction, every ten seconds.
 [[queries]]
 name = "highest"
 sql = """
@@ -43,7 +43,7 @@ rejected = "rejected.jsonl"
 
 
 def write(directory: Path) -> Path:
-    """Write the pipeline; one that is there is left alone."""
+    """Write the pipeline file; an existing one is not overwritten."""
     path = directory / "pipeline.toml"
     if path.exists():
         raise PipelineError(

@@ -7,17 +7,17 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rich.console import Console
 from rich.live import Live
 
-from headrace.cli.status import leave
+from headrace.cli.status import write_status
 from headrace.cli.view import apart, as_line, as_table, ended, last_words, unused
 from headrace.errors import PipelineError, SparkError
-from headrace.memory.allocation import keep_freed_memory
+from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress, Runner
 
@@ -25,8 +25,18 @@ Show = Callable[[Progress], None]
 PAUSE: Final = 5.0
 
 
-def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) -> int:
-    """Run the pipeline in a file on the runtime that it, or the command, names; the exit code."""
+@dataclass(frozen=True)
+class Restart:
+    """What a restart should not take from the checkpoint: queries to reset, tables to reload."""
+
+    reset: tuple[str, ...] = ()
+    reload: tuple[str, ...] = ()
+
+
+def run_pipeline(
+    file: Path, runtime: str | None, as_json: bool, quiet: bool, restart: Restart | None = None
+) -> int:
+    """Run the pipeline in a file on the runtime that the command or the file names. Returns the exit code."""
     pipeline = load(file)
     for each in _said_first(pipeline, as_json, quiet):
         print(f"note: {each}", file=sys.stderr)
@@ -34,25 +44,26 @@ def run_pipeline(file: Path, runtime: str | None, as_json: bool, quiet: bool) ->
     if home is None:
         raise PipelineError(
             "HR-F019",
-            f"there is no runtime {runtime or pipeline.runtime!r}",
+            f"the runtime {runtime or pipeline.runtime!r} does not exist",
             place=str(file),
-            hint=f"--runtime {' or '.join(RUNTIMES)}",
+            hint=f"use --runtime {' or '.join(RUNTIMES)}",
         )
-    return home(pipeline, as_json, quiet)
+    return home(pipeline, as_json, quiet, restart or Restart())
 
 
 def _said_first(pipeline: Pipeline, as_json: bool, quiet: bool) -> tuple[str, ...]:
-    """What is said of a pipeline before it runs."""
+    """The warnings to print before the run."""
     return () if as_json or quiet else pipeline.warnings
 
 
-def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> int:
+def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool, restart: Restart) -> int:
+    """Run in this process. Returns the exit code."""
     keep_freed_memory()
-    runner = Runner(pipeline)
+    runner = Runner(pipeline, reset=restart.reset, reload=restart.reload)
     with _stopping(runner), _showing(as_json, quiet) as show:
 
         def told(progress: Progress) -> None:
-            leave(pipeline, progress)
+            write_status(pipeline, progress)
             show(progress)
 
         result = runner.run(on_progress=told)
@@ -62,17 +73,23 @@ def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool) -> int:
 
 
 def _prints(pipeline: Pipeline) -> bool:
-    """Whether answers go to standard output, which is then no place for words about them."""
+    """Whether answers go to standard output, so that messages must go to standard error."""
     return any(query.spec.sink.type == "stdout" for query in pipeline.queries)
 
 
-def _spark(pipeline: Pipeline, as_json: bool, quiet: bool) -> int:
+def _spark(pipeline: Pipeline, as_json: bool, quiet: bool, restart: Restart) -> int:
+    """Run on Spark. Returns the exit code."""
     try:
         from headrace.spark import Runner as SparkRunner
     except SparkError as error:
-        hint = f"{error.hint}, or run it in this process: --runtime embedded"
+        hint = f"{error.hint}, or run it without Spark: --runtime embedded"
         raise SparkError(error.code, error.message, place="pipeline.runtime", hint=hint) from None
-    runner = SparkRunner(pipeline)
+    runner = SparkRunner(
+        pipeline,
+        reset=restart.reset,
+        reload=restart.reload,
+        say=lambda message: None if quiet or as_json else print(f"note: {message}", file=sys.stderr),
+    )
 
     def told(progress: Any) -> None:
         if not quiet:
@@ -96,7 +113,7 @@ def _unused(result: Any) -> list[str]:
 
 
 def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
-    """How a run on Spark ended, by query: each of them reads its streams for itself."""
+    """The summary of a run on Spark, by query."""
     if as_json:
         return json.dumps({"pipeline": pipeline.name, **asdict(result)})
     lines = [f"{pipeline.name} is {result.state}"]
@@ -106,11 +123,14 @@ def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
         lines.append(f"  query {name}: {read}; {told}")
         lines += [line for stream in each.rows for line in apart(map(asdict, each.reasons), stream)]
     if result.state == "stopped" and pipeline.spec.pipeline.checkpoint:
-        lines.append("  run it again to go on")
+        lines.append("  run it again to continue")
     return "\n".join(lines)
 
 
-RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool], int]]] = {"embedded": _embedded, "spark": _spark}
+RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool, Restart], int]]] = {
+    "embedded": _embedded,
+    "spark": _spark,
+}
 
 
 class _Stoppable(Protocol):
@@ -119,7 +139,7 @@ class _Stoppable(Protocol):
 
 @contextmanager
 def _stopping(runner: _Stoppable) -> Iterator[None]:
-    """The first Ctrl-C, or a request to terminate, stops with a commit; a second one stops at once."""
+    """The first Ctrl-C or SIGTERM stops with a commit; the second stops immediately."""
 
     def stop(number: int, frame: Any) -> None:
         runner.stop()
@@ -135,7 +155,7 @@ def _stopping(runner: _Stoppable) -> Iterator[None]:
 
 @contextmanager
 def _showing(as_json: bool, quiet: bool) -> Iterator[Show]:
-    """A live table on a terminal, else a line at a time on standard error; nothing if nothing is wanted."""
+    """How to show progress: a live table on a terminal, else lines on standard error, or nothing."""
     console = Console(stderr=True)
     if quiet:
         yield lambda progress: None
@@ -149,7 +169,7 @@ def _showing(as_json: bool, quiet: bool) -> Iterator[Show]:
 
 
 def _now_and_then(show: Show) -> Show:
-    """A log is not a screen: a line each `PAUSE` seconds, and one whenever the state is another."""
+    """For logs: show progress every `PAUSE` seconds, and when the state changes."""
     last = (-PAUSE, "")
 
     def told(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What a running pipeline says of itself, left beside its checkpoint for other terminals to read."""
+"""The status of a running pipeline, written to its checkpoint directory for other terminals to read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headrace import disk
 from headrace.cli.why import KILLED
-from headrace.connectors import disk
-from headrace.connectors.locking import is_held
+from headrace.disk import is_held
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Progress
@@ -17,8 +17,8 @@ from headrace.runtimes.embedded import Progress
 NAME = "status.json"
 
 
-def leave(pipeline: Pipeline, progress: Progress) -> None:
-    """Write the progress down, whole or not at all. A full disk is for the checkpoint to complain about."""
+def write_status(pipeline: Pipeline, progress: Progress) -> None:
+    """Write the status file atomically. Disk errors are ignored: the checkpoint reports them."""
     checkpoint = pipeline.spec.pipeline.checkpoint
     if checkpoint is None:
         return
@@ -39,9 +39,9 @@ def read(file: Path) -> dict[str, Any]:
     if checkpoint is None:
         raise PipelineError(
             "HR-F020",
-            "a pipeline without a checkpoint leaves no status",
+            "this pipeline has no checkpoint, so it writes no status",
             place=str(file),
-            hint='checkpoint = "state" under [pipeline]',
+            hint='set checkpoint = "state" under [pipeline]',
         )
     try:
         status: dict[str, Any] = json.loads((pipeline.path(checkpoint) / NAME).read_text())
@@ -50,7 +50,7 @@ def read(file: Path) -> dict[str, Any]:
             "HR-F020",
             "this pipeline has not run yet",
             place=str(pipeline.path(checkpoint)),
-            hint=f"headrace run {file}",
+            hint=f"run it: headrace run {file}",
         ) from None
     if status["state"] == "running" and not is_held(pipeline.path(checkpoint)):
         status["state"] = KILLED

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from rich.box import SIMPLE
-from rich.console import Group
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from headrace.cli.status import read
 from headrace.cli.why import instant, length
 from headrace.runtimes.embedded import Progress
 
 
 def as_table(status: dict[str, Any]) -> Group:
-    """Streams, queries and a line about the run."""
+    """The status of a run as tables: streams, queries, operators, late and rejected rows."""
     counts = ["late", "rejected"] + ["shed"] * any(s.get("rows_shed") for s in status["streams"].values())
     streams = _table("stream", "rows", "rows/s", "heartbeat", "lag", *counts)
     for name, s in status["streams"].items():
@@ -44,7 +48,8 @@ def as_table(status: dict[str, Any]) -> Group:
 
 
 def _apart(reasons: Iterable[dict[str, Any]]) -> Table:
-    table = Table("set apart", Column("rows", justify="right"), "why", box=SIMPLE)
+    """The table of reasons why rows were late or rejected."""
+    table = Table("late or rejected", Column("rows", justify="right"), "why", box=SIMPLE)
     for each in reasons:
         table.add_row(each["stream"], f"{each['rows']:,}", Text(why_apart(each)))
     return table
@@ -56,24 +61,26 @@ def why_apart(reason: dict[str, Any]) -> str:
         return f"late by up to {length(reason['worst'])}"
     if not reason["code"]:
         return "rejected for other reasons"
-    return f"rejected with {reason['code']}; the first: {reason['first']}"
+    return f"rejected with {reason['code']}; first: {reason['first']}"
 
 
 def apart(reasons: Iterable[dict[str, Any]], stream: str) -> list[str]:
-    """A line for each reason for which rows of a stream were set apart."""
+    """A line for each reason why rows of a stream were late or rejected."""
     return [f"    {each['rows']:,} {why_apart(each)}" for each in reasons if each["stream"] == stream]
 
 
 def _quality(changeable: dict[str, Any]) -> Table:
-    table = _table("may change", "now", "from", "to", "changes")
+    """The table of adaptive windows and granularities."""
+    table = _table("adaptive", "now", "min", "max", "changes")
     for each in changeable.values():
-        numbers = (f"{each[key]:,}" for key in ("value", "least", "most", "changes"))
-        table.add_row(each["what"], *numbers)
+        sizes = (length(each[key]) for key in ("value", "least", "most"))
+        table.add_row(each["what"], *sizes, f"{each['changes']:,}")
     return table
 
 
 def _orders(changed: dict[str, str]) -> Table:
-    table = Table("in another order", "as measured", box=SIMPLE)
+    """The table of conditions that run in a different order from the one written."""
+    table = Table("reordered", "current order, by measured cost", box=SIMPLE)
     for what, order in changed.items():
         table.add_row(what, Text(order))
     return table
@@ -84,12 +91,13 @@ def _size(bytes: int) -> str:
 
 
 def _table(of: str, *numbers: str) -> Table:
-    """What each line is of on the left, numbers on the right."""
+    """A table with names on the left and numbers on the right."""
     return Table(of, *(Column(name, justify="right") for name in numbers), box=SIMPLE)
 
 
 def _line(status: dict[str, Any]) -> str:
-    waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing waits"
+    """The summary line above the tables."""
+    waiting = f"{len(status['waiting'])} waiting" if status["waiting"] else "nothing is waiting"
     return (
         f"{status['pipeline']} {status['state']}, {status['elapsed']:.1f} s, clock {status['clock']}, "
         f"{waiting}, memory {_memory(status)}, {_count(status['checkpoints'], 'checkpoint')}"
@@ -97,6 +105,7 @@ def _line(status: dict[str, Any]) -> str:
 
 
 def _memory(status: dict[str, Any]) -> str:
+    """The memory in use, the budget, and what was spilled."""
     held = f"{status['bytes'] / 1e6:.1f} MB"
     held += "" if status["budget"] is None else f" of {status['budget'] / 1e6:.1f} MB"
     return f"{held}, {_size(status['spilled_bytes'])} on disk" if status.get("spilled_bytes") else held
@@ -107,7 +116,7 @@ def _count(number: int, what: str) -> str:
 
 
 def as_line(status: dict[str, Any]) -> str:
-    """The same in one line."""
+    """The status of a run in one line, for logs."""
     streams = " ".join(f"{name}={_account(s)}" for name, s in status["streams"].items())
     queries = " ".join(f"{name}={q['rows_out']}" for name, q in status["queries"].items())
     why = "".join(f"; {each['stream']}: {each['rows']:,} {why_apart(each)}" for each in status["reasons"][:1])
@@ -115,21 +124,22 @@ def as_line(status: dict[str, Any]) -> str:
 
 
 def _account(stream: dict[str, Any]) -> str:
+    """The counters of one stream, for one line."""
     rate, late, rejected = (stream[key] for key in ("rows_per_second", "rows_late", "rows_rejected"))
     shed = f" shed {stream['rows_shed']}" if stream.get("rows_shed") else ""
     return f"{stream['rows_in']}(+{rate:.0f}/s late {late} rejected {rejected}{shed})"
 
 
 def unused(progress: Progress) -> list[str]:
-    """The streams that brought rows, none of which could be used."""
+    """The streams that had rows, but none that could be processed."""
     return [name for name, s in progress.streams.items() if s.rows_in and not s.rows_processed]
 
 
 def ended(unused: Collection[str], as_json: bool) -> int:
-    """The exit code of a run that ended without an error; a script must notice that nothing was used."""
+    """The exit code of a run without errors: not 0 if no row of some stream could be used."""
     if unused and not as_json:
         streams = ", ".join(unused)
-        print(f"error: no row of {streams} was processed; all were late or rejected", file=sys.stderr)
+        print(f"error: no row of {streams} was processed: all rows were late or rejected", file=sys.stderr)
     return NOTHING_USED if unused else 0
 
 
@@ -137,7 +147,7 @@ NOTHING_USED: Final = 3
 
 
 def last_words(progress: Progress, as_json: bool, said: Collection[str] = ()) -> str:
-    """How a run ended; messages that were `said` before are not repeated."""
+    """The summary of a run; messages in `said` were printed before and are not repeated."""
     status = asdict(progress)
     if as_json:
         return json.dumps(status)
@@ -150,5 +160,22 @@ def last_words(progress: Progress, as_json: bool, said: Collection[str] = ()) ->
     lines += [f"  query {name}: {q.rows_out:,} answers" for name, q in progress.queries.items()]
     lines += [f"  note: {each}" for each in progress.messages if each not in said]
     if progress.state == "stopped" and progress.checkpoints:
-        lines.append("  run it again to go on")
+        lines.append("  run it again to continue")
     return "\n".join(lines)
+
+
+# `headrace top`
+
+
+def watch(file: Path, once: bool) -> None:
+    """Show the newest status until the run ends, or once."""
+    console = Console()
+    status = read(file)
+    if once or status["state"] != "running":
+        console.print(as_table(status))
+        return
+    with Live(as_table(status), console=console, refresh_per_second=4) as live:
+        while status["state"] == "running":
+            time.sleep(0.5)
+            status = read(file)
+            live.update(as_table(status))

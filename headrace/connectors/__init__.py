@@ -1,1 +1,1 @@
-"""Where rows come from and where answers go."""
+"""Sources, which rows come from, and sinks, which results go to."""

@@ -1,4 +1,4 @@
-"""Reads one block ahead in a thread of its own: while one block is worked on, the next is decoded."""
+"""Reads one block ahead in a thread: while one block is processed, the next is decoded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headrace.connectors.contract import Block, Position, Source, Span
 
 
 class ReadAhead:
-    """A source like the one inside, of which at most one block more is in memory.
+    """Wraps a source and holds at most one more block in memory.
 
-    Its position is that of the block to be given next, whatever has been read already.
+    Its position is that of the next block to return, even if that block was already read.
     """
 
     def __init__(self, source: Source) -> None:
@@ -36,6 +36,7 @@ class ReadAhead:
         return block
 
     def _read(self) -> tuple[Block | None, Position]:
+        """The next block and the position after it."""
         block = self._source.read()
         return block, self._source.position()
 
@@ -48,7 +49,7 @@ class ReadAhead:
         self._position, self.ended = self._source.position(), self._source.ended
 
     def _settle(self) -> None:
-        """Let go of the block that is being read."""
+        """Drop the block that is being read."""
         if self._coming is not None:
             self._coming.exception()
             self._coming = None

@@ -1,7 +1,8 @@
-"""Parquet and Arrow IPC files, read in pieces of bounded memory, whatever the file says about itself.
+"""Parquet and Arrow IPC files, read in pieces of bounded memory, even if the file is damaged or hostile.
 
-Sizes are looked up before anything is decoded. What cannot be read in pieces that fit is rejected with its
-size. A place is (part, row): a row group of Parquet or a batch of Arrow IPC, and a row in it.
+Sizes are looked up before anything is decoded. A piece that is too large and cannot be divided is rejected,
+and the message gives its size. A place is (part, row): a row group of Parquet or a batch of Arrow IPC, and a
+row in it.
 """
 
 from __future__ import annotations
@@ -19,27 +20,25 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from headrace.connectors import disk, ipc_sizes
-from headrace.connectors.codes import Code
-from headrace.connectors.columns import fit
-from headrace.connectors.contract import Bad, Block, empty, shown
+from headrace import disk, tuning
+from headrace.connectors import ipc_sizes
+from headrace.connectors.conform import fit
+from headrace.connectors.contract import Bad, Block, Code, empty, shown
 from headrace.connectors.parquet_pages import FOOTER, Group, chunks_of, groups_of, rows_within
 from headrace.schema import DataType, Schema
 
 GIVEN_UP: Final = [-1, -1]
-"""The place in a file that cannot be read on."""
-PIECE: Final = 32 << 20
-"""Bytes that a block aims to stay below once decoded; a block of one row may have more."""
+"""This place means that the rest of the file cannot be read."""
 BUFFER: Final = 1 << 20
 
 Part = tuple[pa.RecordBatch | Bad, list[int]]
-"""Rows, or why there are none, and the place after them."""
+"""Rows, or the reason why there are none, and the place after them."""
 
 
 class ColumnarReader(ABC):
-    """A file of batches; reading on from the last place costs no seeking.
+    """A file of batches. Continuing from the last place needs no seek.
 
-    `most` is how many bytes a piece that cannot be divided may take.
+    `most` is the maximum size in bytes of a piece that cannot be divided.
     """
 
     def __init__(self, path: Path, schema: Schema, rows: int, most: int) -> None:
@@ -52,7 +51,7 @@ class ColumnarReader(ABC):
             return None
         try:
             return self._next(list(at or (0, 0)))
-        # The bytes are not ours: whatever a library makes of them, it is one rejected row.
+        # The bytes are untrusted: any exception that a library raises on them becomes one rejected row.
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -60,6 +59,7 @@ class ColumnarReader(ABC):
             return self._without(f"the rest of the file cannot be read: {said}", Code.UNREADABLE), GIVEN_UP
 
     def _next(self, at: list[int]) -> tuple[Block, Any] | None:
+        """The block at a place and the place after it; reopens the file unless reading continues there."""
         if self._at != at:
             self.close()
             self._parts = self._from(*at)
@@ -72,6 +72,7 @@ class ColumnarReader(ABC):
         return self._fitted(rows), self._at
 
     def _fitted(self, rows: pa.RecordBatch) -> Block:
+        """Convert rows to the schema; rows that are not valid become bad rows."""
         for field in rows.schema:
             _check_type(field.type)
         sound, bad = _sound(rows)
@@ -79,24 +80,30 @@ class ColumnarReader(ABC):
         return Block(block.data, (*bad, *block.bad))
 
     def _without(self, reason: str, code: Code) -> Block:
+        """A block without rows, and one bad row with the reason."""
         return Block(empty(self._schema), (Bad(code, reason, str(self._path)),))
 
     def _too_large(self, what: str, rows: int, size: int) -> Bad:
+        """The bad row for a piece that is larger than the limit."""
         reason = (
-            f"{what}: {rows:,} rows cannot be read in pieces, and need {_bytes(size)}; "
+            f"{what}: {rows:,} rows can only be read together, and take {_bytes(size)}; "
             f"max_block is {_bytes(self._most)}"
         )
         return Bad(Code.TOO_LARGE, reason, str(self._path))
 
     @abstractmethod
     def _from(self, part: int, row: int) -> Iterator[Part]:
-        """What comes from a place on."""
+        """The parts of the file, starting at a place."""
 
     def _wanted(self, names: list[str]) -> list[str]:
+        """The columns of the schema that the file has."""
         return [name for name in self._schema.names if name in names]
 
     def _cut(self, batch: pa.RecordBatch, part: int, at: int, row: int) -> Iterator[Part]:
-        """A batch that begins at row `at` of its part, from `row` on, in pieces that stay small decoded."""
+        """Cut a batch into pieces that stay small when decoded.
+
+        The batch begins at row `at` of its part; rows before `row` are skipped.
+        """
         for begin, end in _pieces(batch, self._size):
             if at + end > row:
                 first = max(begin, row - at)
@@ -122,9 +129,13 @@ class ParquetReader(ColumnarReader):
     def _group(
         self, file: pq.ParquetFile, of: Group, group: int, row: int, wanted: list[str]
     ) -> Iterator[Part]:
+        """One row group from `row` on, in batches that fit.
+
+        A bad row if even one row at a time is too large.
+        """
         with disk.current.open(self._path, "rb") as raw:
             chunks = chunks_of(raw, of, set(wanted))
-        rows, most = rows_within(chunks, self._size, min(PIECE, self._most))
+        rows, most = rows_within(chunks, self._size, min(tuning.current.columnar_block_bytes, self._most))
         if most > self._most:
             yield self._too_large(f"row group {group}", of.rows, most), [group + 1, 0]
             return
@@ -142,6 +153,7 @@ class IpcReader(ColumnarReader):
             yield from (self._file if ipc_sizes.is_file(raw) else self._stream)(raw, part, row)
 
     def _file(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
+        """The batches of the file format; the footer gives their sizes in advance."""
         dictionaries, batches = ipc_sizes.file_blocks(raw)
         held = sum(ipc_sizes.message_at(raw, at).size for at, _ in dictionaries)
         if held > self._most:
@@ -159,7 +171,8 @@ class IpcReader(ColumnarReader):
                     yield from self._batch(reader.get_batch(number), number, row if number == part else 0)
 
     def _stream(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
-        # A stream has no list of its batches: if any may be large, the file is.
+        """The batches of the stream format."""
+        # A stream has no list of its batches: if the file is large, any batch may be.
         with self._open(raw.seek(0, 2)) as file:
             reader, number = ipc.open_stream(file), 0
             for message in ipc_sizes.stream_messages(raw):
@@ -176,43 +189,45 @@ class IpcReader(ColumnarReader):
                     number += 1
 
     def _is_too_large(self, message: ipc_sizes.Message) -> bool:
+        """Whether a message is too large; an uncompressed one can be read in pieces."""
         return message.size > self._most and message.packed
 
     def _open(self, largest: int) -> pa.NativeFile:
-        """Read, or, if a batch that is not compressed is large, mapped: then a piece of it is read at a time.
+        """Open the file, or map it if an uncompressed batch is large, to read it piece by piece.
 
-        A mapped file that becomes shorter ends the process, so only what has to be is mapped.
+        If a mapped file is truncated, the process crashes, so a file is mapped only when necessary.
         """
         if largest > self._most:
             return pa.memory_map(str(self._path))
         return pa.PythonFile(disk.current.open(self._path, "rb"), "r")
 
     def _batch(self, batch: pa.RecordBatch, number: int, row: int) -> Iterator[Part]:
+        """One batch: the wanted columns, checked, in pieces."""
         batch = batch.select(self._wanted(batch.schema.names))
         _check_structure(batch)
         yield from self._cut(batch, number, 0, row)
 
 
-# --- what was read is checked before anything looks at it
+# --- check what was read before anything uses it
 
 
 def _check_type(of: DataType) -> None:
-    """A type that can be: kernels look up the scale of a decimal in a table, wherever that leads."""
+    """Reject an impossible type: kernels use the scale of a decimal as an index without a check."""
     if pt.is_decimal(of) and abs(of.scale) > of.bit_width * 38 // 128:
-        raise ValueError(f"a decimal with a scale of {of.scale}")
+        raise ValueError(f"the scale {of.scale} of a decimal column is not valid")
     inner = [of.value_type] if pt.is_dictionary(of) or pt.is_run_end_encoded(of) else []
     for each in [*inner, *(of.field(i).type for i in range(of.num_fields))]:
         _check_type(each)
 
 
 def _check_structure(batch: pa.RecordBatch) -> None:
-    """Offsets and indices of a batch that was taken as it lay: a kernel would follow them anywhere."""
+    """Check the offsets and indices of a mapped batch, because kernels use them without a check."""
     for column in batch.columns:
         _as_bytes(column).validate(full=True)
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    """Text as bytes, so that only its structure is checked: rows that are not UTF-8 are found later."""
+    """Text as bytes, so that only its structure is checked; rows that are not UTF-8 are found later."""
     to = BYTES.get(column.type)
     if to is None:
         return column
@@ -226,7 +241,7 @@ BYTES: Final[dict[DataType, DataType]] = {
 
 
 def _sound(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[Bad, ...]]:
-    """The rows whose values can be, and those whose text is not UTF-8."""
+    """The rows with valid values, and the bad rows whose text is not UTF-8."""
     try:
         rows.validate(full=True)
     except pa.ArrowInvalid:
@@ -242,7 +257,9 @@ def _sound(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[Bad, ...]]:
         for i, value in enumerate(_as_bytes(column).to_pylist()):
             if value is not None and not _is_text(value):
                 wrong[i] = True
-                bad.setdefault(i, Bad(Code.ENCODING, f"column {name}: not UTF-8", shown(value)))
+                bad.setdefault(
+                    i, Bad(Code.ENCODING, f"column {name}: the text is not valid UTF-8", shown(value))
+                )
     return rows.filter(pa.array(~wrong)), tuple(bad[i] for i in sorted(bad))
 
 
@@ -258,24 +275,25 @@ def _is_text(value: bytes) -> bool:
 
 
 def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[tuple[int, int]]:
-    """Where to cut a batch: after so many rows, and before the rows take too much once decoded."""
+    """Where to cut a batch: after `rows` rows, or earlier if the decoded rows would take too much memory."""
+    most = tuning.current.columnar_block_bytes
     for begin in range(0, batch.num_rows, rows):
         lot = batch.slice(begin, rows)
         sizes = _decoded(lot)
-        if sizes is None or int(sizes.sum()) <= PIECE:
+        if sizes is None or int(sizes.sum()) <= most:
             yield begin, begin + lot.num_rows
             continue
         ends = np.cumsum(sizes)
         first = 0
         while first < lot.num_rows:
             spent = int(ends[first - 1]) if first else 0
-            end = max(first + 1, int(np.searchsorted(ends, spent + PIECE, side="right")))
+            end = max(first + 1, int(np.searchsorted(ends, spent + most, side="right")))
             yield begin + first, begin + end
             first = end
 
 
 def _decoded(rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
-    """Bytes that each row takes in columns that say a long value shortly; None if there are none such."""
+    """Bytes that each row takes in columns that grow when decoded; None if no column does."""
     found = None
     for column in rows.columns:
         sizes = _sizes(column)
@@ -285,6 +303,7 @@ def _decoded(rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
 
 
 def _sizes(column: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Bytes that each value takes once decoded; None if the column does not grow."""
     of = column.type
     if pt.is_dictionary(of):
         return _taken(column.dictionary, column.indices)
@@ -296,6 +315,7 @@ def _sizes(column: pa.Array) -> npt.NDArray[np.int64] | None:
 
 
 def _taken(values: pa.Array, indices: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of the dictionary value that each index refers to; 0 for null."""
     lengths: npt.NDArray[np.int64] = np.append(_lengths(values), 0)
     at: npt.NDArray[np.int64] = pc.fill_null(indices.cast(pa.int64()), len(values)).to_numpy(
         zero_copy_only=False
@@ -304,7 +324,7 @@ def _taken(values: pa.Array, indices: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of each value; of those without a length of their own, a share of all or all of them."""
+    """Bytes of each value: 8 for primitive types, and the total for types whose lengths are not known."""
     if pt.is_primitive(values.type):
         return np.full(len(values), 8, np.int64)
     try:

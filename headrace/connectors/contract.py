@@ -1,12 +1,13 @@
-"""What a source and a sink are, to whoever drives them.
+"""The interfaces of sources and sinks.
 
-A source gives blocks of rows in arrival order, and says where it is; a sink takes rows, and says what of them
-is safe. Positions and commits are plain JSON, so that a checkpoint can hold them.
+A source yields blocks of rows in arrival order and reports its position; a sink takes rows and reports what
+is durable. Positions and commits are plain JSON, so that a checkpoint can store them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -17,25 +18,25 @@ from headrace.schema import Schema
 
 Times: TypeAlias = npt.NDArray[np.int64]
 Position: TypeAlias = Any
-"""Where a source is, as JSON; its meaning is the source's own.
+"""The position of a source, as JSON; only the source interprets it.
 
-It says which rows were given, by what they were read from and not by how that was spelled: of files, the name
-from the pipeline's folder, how far each was read and checksums of what was read; of a connection, the offset
-in its spool; of a generator, the number of the next row. What is added to the world afterwards does not
-change which rows a position means. If what was given has changed, `seek` finds out and raises.
+It identifies which rows were returned, by what they were read from: for files, the name relative to the
+pipeline's folder, how far each was read and checksums of what was read; for a connection, the offset in its
+spool; for a generator, the number of the next row. Data that is added later does not change which rows a
+position means. If the data that was read has changed, `seek` detects it and raises.
 """
 Span: TypeAlias = Any
-"""From where to where a block was read, as JSON: with it, a block that was taken in part is read again."""
+"""Where a block was read, as JSON: with it, a partly processed block can be read again."""
 Commit: TypeAlias = dict[str, Any]
-"""What of a sink is safe, as JSON."""
+"""What a sink has made durable, as JSON."""
 
 SHOWN: Final = 1000
-"""Characters of a bad row that are kept: enough to recognise it, and never a gigabyte."""
+"""Characters kept of a bad row: enough to recognise it, never a gigabyte."""
 
 
 @dataclass(frozen=True)
 class Bad:
-    """Input that could not be made into a row of the stream: a code, the reason, and how it began."""
+    """Input that could not be converted to a row of the stream: a code, the reason, and how it began."""
 
     code: str
     reason: str
@@ -44,10 +45,11 @@ class Bad:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows in arrival order, and what was bad among them.
+    """Rows in arrival order, and the bad input among them.
 
-    `arrival` are the instants at which the rows come, of a source that makes its own. `span` says where the
-    rows are; a source whose position alone makes it read the same block again has none.
+    `arrival` are the instants at which the rows arrive, for a source that generates them. `span` says
+    where the rows are; it is None for a source that can read the same block again from its position
+    alone.
     """
 
     data: pa.RecordBatch
@@ -62,10 +64,11 @@ class Block:
 class Source(Protocol):
     """Rows of one stream.
 
-    Laws: after `seek(p)`, with p what `position()` said, `read` gives the rows that came after p, each once.
-    After `seek(p, s)`, with s the span of a block that was read at p, the next `read` gives that block again,
-    the same rows and the same bad input in the same order, whatever has come since. Memory does not grow with
-    what has been read. `read` never waits: None means nothing now, and nothing ever if `ended`.
+    Laws: after `seek(p)`, with p returned by `position()`, `read` returns the rows after p, each once.
+    After `seek(p, s)`, with s the span of a block that was read at p, the next `read` returns that block
+    again: the same rows and the same bad input in the same order, even if more data has arrived since.
+    Memory does not grow with the amount of data read. `read` never waits: None means that there is
+    nothing now or, if `ended`, that nothing more will come.
     """
 
     @property
@@ -79,7 +82,7 @@ class Source(Protocol):
         ...
 
     def read(self) -> Block | None:
-        """The next rows, or None."""
+        """The next rows; None if there are none now."""
         ...
 
     def position(self) -> Position:
@@ -87,49 +90,56 @@ class Source(Protocol):
         ...
 
     def seek(self, position: Position, span: Span | None = None) -> None:
-        """Go to where another source of the same definition was; `span` is of a block taken in part."""
+        """Go to a position of a source with the same definition.
+
+        `span` belongs to a partly processed block.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of files and sockets."""
+        """Close files and sockets."""
         ...
 
 
 class Sink(Protocol):
     """Rows of one output.
 
-    Laws: what was written before `prepare` is safe on disk when it returns, and becomes visible once
-    `publish` was called with its commit or `open` was; what was written after the commit that `open` is given
-    is gone then.
+    Laws: rows written before `prepare` are durable when it returns, and become visible once `publish` or
+    `open` is called with its commit. Rows written after the commit that is passed to `open` are removed
+    by it.
     """
 
     def begin(self) -> Commit:
-        """The commit to start from, of a sink that nothing was written to; nothing is changed by this."""
+        """The first commit of a sink that nothing was written to; this call changes nothing."""
         ...
 
     def open(self, schema: Schema, commit: Commit) -> None:
-        """Go on from a commit."""
+        """Continue from a commit."""
+        ...
+
+    def cut(self, commit: Commit) -> None:
+        """Remove what was written after a commit; nothing more will be written."""
         ...
 
     def write(self, data: pa.RecordBatch) -> None:
-        """Take rows; may wait, which is how a slow sink slows its sources."""
+        """Write rows; may block, which is how a slow sink applies backpressure to its sources."""
         ...
 
     def prepare(self) -> Commit:
-        """Make all that was written safe."""
+        """Make everything written so far durable."""
         ...
 
     def publish(self, commit: Commit) -> None:
-        """The commit was decided: show it."""
+        """The commit is final: make its rows visible."""
         ...
 
     def close(self) -> None:
-        """Let go of files; what was not committed may go."""
+        """Close files; rows that were not committed may be lost."""
         ...
 
 
 def shown(raw: bytes | str) -> str:
-    """The beginning of a bad row as text, whatever its bytes are."""
+    """The beginning of a bad row as printable text."""
     begin = raw[: SHOWN * 4 if isinstance(raw, bytes) else SHOWN]
     text = begin.decode("utf-8", "backslashreplace") if isinstance(begin, bytes) else begin
     return text[:SHOWN].rstrip("\r\n") + (" …" if len(raw) > SHOWN else "")
@@ -138,3 +148,20 @@ def shown(raw: bytes | str) -> str:
 def empty(schema: Schema) -> pa.RecordBatch:
     """No rows."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+# The codes of rejected input; `docs/pipelines.md` has a line for each.
+
+
+class Code(StrEnum):
+    """Codes are stable across releases: a code never changes its meaning."""
+
+    SYNTAX = "HR-R101"
+    TYPE = "HR-R102"
+    ENCODING = "HR-R103"
+    TOO_LONG = "HR-R104"
+    COLUMNS = "HR-R105"
+    UNREADABLE = "HR-R106"
+    IMPLAUSIBLE = "HR-R107"
+    TOO_LARGE = "HR-R108"
+    CUT = "HR-R109"

@@ -1,8 +1,8 @@
-"""CSV: a block is parsed at once; only a block with bad rows is looked at line by line.
+"""CSV: a block is parsed at once; only a block with bad rows is examined line by line.
 
-Both ways accept the same lines and read the same values from them (a law of the tests). A value does not hold
-a line end: a quote that is not closed must not swallow the rows after it. Blanks beside a value that is not
-text are passed over; a value that is empty is null, or empty text.
+Both ways accept the same lines and read the same values from them (tests check this). A value cannot contain
+a line end: a quote that is not closed must not swallow the following rows. Whitespace around a value that is
+not text is ignored; an empty value is null, or empty text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.types as pt
 
-from headrace.connectors.codes import Code
-from headrace.connectors.columns import BLANKS, CANNOT, fit
-from headrace.connectors.contract import Bad, Block, empty, shown
+from headrace.connectors.conform import BLANKS, CANNOT, fit
+from headrace.connectors.contract import Bad, Block, Code, empty, shown
 from headrace.connectors.lines import is_utf8, not_utf8, split
 from headrace.schema import DataType, Schema
 
@@ -22,7 +21,7 @@ QUOTE = '"'
 
 
 class CsvLines:
-    """Makes rows of lines. `names` are the columns of the file in its own order."""
+    """Decodes lines to rows. `names` are the columns of the file, in the order of the file."""
 
     def __init__(self, schema: Schema, names: list[str], *, delimiter: str = ",") -> None:
         self.schema = schema
@@ -46,7 +45,7 @@ class CsvLines:
         return block if not block.bad else fit(found, self.schema, split(lines))
 
     def _parsed(self, lines: bytes) -> pa.RecordBatch | None:
-        """The rows, if every line is one and nothing is wrong with any."""
+        """The rows, if every line is one row and all are valid."""
         if not is_utf8(lines) or lines.count(b"\r") != lines.count(b"\r\n") or self._is_open(lines):
             return None
         try:
@@ -69,13 +68,13 @@ class CsvLines:
         return pa.RecordBatch.from_arrays(columns, self.schema.names)
 
     def _is_open(self, lines: bytes) -> bool:
-        """Whether the last line has a quote that is not closed; of others the number of rows tells."""
+        """Whether the last line has an open quote; in other lines, the number of rows shows it."""
         whole = lines.removesuffix(b"\n").removesuffix(b"\r")
         last = whole[whole.rfind(b"\n") + 1 :]
         return b'"' in last and isinstance(cut(last.decode(), self._delimiter), str)
 
     def _line_by_line(self, lines: list[bytes]) -> Block:
-        """Cut each line into text, and convert the columns of those that have the right number of values."""
+        """Split each line into text, and convert the columns of lines with the right number of values."""
         good: list[bytes] = []
         rows: list[list[str]] = []
         bad: list[Bad] = []
@@ -94,50 +93,54 @@ class CsvLines:
         return Block(block.data, (*bad, *block.bad))
 
     def _text(self, field: pa.Field, values: tuple[str, ...]) -> pa.Array:
+        """The values of a column as text; empty is null unless the column is text."""
         text = pa.array(values, pa.string())
         return text if pt.is_string(field.type) else _or_null(text)
 
     def _values(self, line: bytes) -> list[str] | Bad:
+        """The values of a line, or why the line is bad."""
         if (bad := not_utf8(line)) is not None:
             return bad
         values = cut(line.decode(), self._delimiter)
         if isinstance(values, str):
-            return Bad(Code.SYNTAX, f"not CSV: {values}", shown(line))
+            return Bad(Code.SYNTAX, f"the line is not valid CSV: {values}", shown(line))
         if len(values) != len(self._names):
-            return Bad(Code.COLUMNS, f"{len(values)} values for {len(self._names)} columns", shown(line))
+            return Bad(
+                Code.COLUMNS, f"the line has {len(values)} values for {len(self._names)} columns", shown(line)
+            )
         return values
 
 
 def _wire(of: DataType) -> DataType:
-    """The type to parse as: where the parser has rules of its own about what a text means, ours are used."""
+    """The type to parse as: text, where Arrow's rules for values differ from ours."""
     return of if pt.is_integer(of) or pt.is_floating(of) or pt.is_string(of) else pa.string()
 
 
 def _or_null(column: pa.Array) -> pa.Array:
-    """Text that is to become something else; nothing in it is null."""
+    """The column with empty text as null, for columns that are not text."""
     if not pt.is_string(column.type):
         return column
     return pc.if_else(pc.equal(pc.utf8_trim(column, BLANKS), ""), pa.scalar(None, pa.string()), column)
 
 
 def _wrong_with(names: list[str], schema: Schema) -> str | None:
-    """Why no line below this header can be a row."""
+    """Why no line below this header can be a row, if so."""
     for name in schema.names:
         if name not in names:
             return f"the file has no column {name!r}"
         if names.count(name) > 1:
-            return f"the header names column {name!r} twice"
+            return f"the header has column {name!r} twice"
     return None
 
 
 def cut(line: str, delimiter: str) -> list[str] | str:
-    """The values on a line, as Arrow cuts them; or why there are none.
+    """The values on a line, split as Arrow does it; or the reason if the line is not valid.
 
-    A quote opens a value only as its first character, two are one inside of it, and what follows a closed
-    quote up to the delimiter belongs to the value as it stands.
+    A quote opens a value only as its first character, two quotes inside it are one, and text between a
+    closing quote and the delimiter belongs to the value as written.
     """
     if "\r" in line:
-        return "a carriage return within the line"
+        return "there is a carriage return in the middle of the line"
     if QUOTE not in line:
         return line.split(delimiter)
     values: list[str] = []
@@ -157,17 +160,17 @@ def cut(line: str, delimiter: str) -> list[str] | str:
 
 
 def _closing(line: str, at: int) -> int:
-    """Where the quote is that closes a value; -1 if there is none."""
+    """The position of the closing quote of a value; -1 if there is none."""
     while (end := line.find(QUOTE, at)) >= 0 and line.startswith(QUOTE, end + 1):
         at = end + 2
     return end
 
 
 def header(line: bytes, delimiter: str, longest: int) -> list[str] | Bad:
-    """The names in the first line of a file; what cannot be one is a bad row."""
+    """The names in the header line; an invalid header is a bad row."""
     if len(line.rstrip(b"\r\n")) >= longest:
-        return Bad(Code.TOO_LONG, f"a header of {len(line)} bytes or more", shown(line))
+        return Bad(Code.TOO_LONG, f"the header has {len(line)} bytes or more", shown(line))
     names = cut(line.decode("utf-8-sig", "replace").rstrip("\r\n"), delimiter)
     if isinstance(names, str):
-        return Bad(Code.SYNTAX, f"the header is not CSV: {names}", shown(line))
+        return Bad(Code.SYNTAX, f"the header is not valid CSV: {names}", shown(line))
     return [name.strip() for name in names]

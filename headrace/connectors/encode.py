@@ -18,18 +18,19 @@ _CONTROL = r"[\x00-\x1f]"
 
 
 def json_lines(rows: pa.RecordBatch) -> bytes:
-    """One JSON object a line. NaN and infinities are the strings that Spark writes."""
+    """One JSON object per line. NaN and infinities are written as the strings that Spark writes."""
     return b"".join(_bytes_of(chunk) for chunk in _chunks(_objects(rows, "}\n"))) if rows.num_rows else b""
 
 
 def json_objects(rows: pa.RecordBatch) -> pa.Array:
-    """Each row as JSON, the line that `json_lines` would write of it."""
+    """Each row as JSON, as `json_lines` writes it."""
     if not rows.num_columns:
         return pa.array(["{}"] * rows.num_rows, pa.large_string())
     return _objects(rows, "}")
 
 
 def _objects(rows: pa.RecordBatch, ending: str) -> Any:
+    """Each row as a JSON object that ends with `ending`."""
     pieces: list[Any] = []
     for i, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
         pieces += [("{" if i == 0 else ",") + json.dumps(name) + ":", json_values(column)]
@@ -37,6 +38,7 @@ def _objects(rows: pa.RecordBatch, ending: str) -> Any:
 
 
 def _large(piece: Any) -> Any:
+    """A text as large_string, so that offsets do not overflow."""
     return (
         piece.cast(pa.large_string()) if isinstance(piece, pa.Array) else pa.scalar(piece, pa.large_string())
     )
@@ -47,7 +49,7 @@ def _chunks(lines: Any) -> list[pa.Array]:
 
 
 def _bytes_of(lines: pa.Array) -> bytes:
-    """The values one after the other, which is how Arrow holds them."""
+    """The values concatenated, which is how Arrow stores them."""
     if not len(lines):
         return b""
     _, offsets, values = lines.buffers()
@@ -68,6 +70,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _number(column: pa.Array) -> pa.Array:
+    """Floats; NaN and infinities become quoted names."""
     text = column.cast(pa.string())
     finite = pc.is_finite(column)
     if pc.all(finite).as_py() in (True, None):
@@ -79,6 +82,7 @@ def _number(column: pa.Array) -> pa.Array:
 
 
 def _string(column: pa.Array) -> pa.Array:
+    """Quoted and escaped text."""
     if pc.any(pc.match_substring_regex(column, _QUOTED)).as_py():
         if pc.any(pc.match_substring_regex(column, _CONTROL)).as_py():
             return _by_python(column)
@@ -88,6 +92,7 @@ def _string(column: pa.Array) -> pa.Array:
 
 
 def _instant(column: pa.Array) -> pa.Array:
+    """Times in ISO 8601, quoted."""
     text = pc.replace_substring(column.cast(pa.string()), " ", "T")
     return pc.binary_join_element_wise('"', text, '"', "")
 
@@ -105,6 +110,7 @@ def _by_python(column: pa.Array) -> pa.Array:
 
 
 def _other(value: Any) -> Any:
+    """JSON for values that Python's encoder does not know."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 

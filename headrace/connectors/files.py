@@ -1,8 +1,8 @@
-"""A file, or a directory of files that may grow, as a source: file after file, in the order of their names.
+"""A file, or a directory of files that may grow, as a source. Files are read by name or modification time.
 
-A position says which files were read to their end, and of each other one how far it was read and what it
-looked like. So a restart goes on exactly there, whatever came, grew or was moved in between, and finds out if
-what was read has changed.
+A position lists the files that were read to the end and, for each other file, how far it was read and what it
+looked like. So a restart continues exactly there, even if files were added, grew or were moved in the
+meantime, and notices if data that was already read has changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.connectors import disk
-from headrace.connectors.codes import Code
-from headrace.connectors.contract import Bad, Block, Position, Span, empty, shown
+from headrace import disk, tuning
+from headrace.connectors.contract import Bad, Block, Code, Position, Span, empty, shown
 from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import GROWING, READERS, Format, LinesReader, Reader
 from headrace.connectors.identity import Mark, Names, mark, regular, unreadable
@@ -32,16 +31,11 @@ ORDERS: Final[dict[str, Callable[[tuple[Path, os.stat_result]], Any]]] = {
 OF_THE_FILE: Final = frozenset(
     (None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 )
-"""Errors that are as they are: to try again does not help. Any other is of the machine, and may pass."""
-
-ACTIVE: Final = 64
-"""Followed files whose marks are kept in the position itself: those that were read last."""
-QUIET: Final = 3000
-"""Looks at a directory after which a file that has not grown is no longer taken to be growing."""
+"""Permanent errors of one file; other errors come from the machine and may be temporary."""
 
 
 class _Replaced(Exception):
-    """Another file got the name between looking at it and opening it."""
+    """The file was replaced between looking at it and opening it."""
 
 
 def _silent(message: str) -> None:
@@ -50,11 +44,12 @@ def _silent(message: str) -> None:
 
 @dataclass
 class FilesSource:
-    """All files that a path names: a file, a directory or a pattern.
+    """All files that match a path: a file, a directory or a pattern.
 
-    `follow`: new files, and new lines at the end of files, are rows to come, and the source has no end.
-    Files whose names begin with `.` or `_` are not there yet. Files are called by their path from `root`;
-    `finished` remembers those that were read; `say` hears what became of files.
+    With `follow`, the source waits for new files and for new lines at the end of files, and never ends.
+    Files whose names begin with `.` or `_` are ignored. Files are named by their path relative to `root`;
+    `finished` records those that were read to the end; `say` receives messages about moved and lost
+    files.
     """
 
     path: str
@@ -70,18 +65,18 @@ class FilesSource:
         self._names = Names(self.root)
         self._watch = Watch(self._names, self._known, self.finished.by_inode)
         self._marks: dict[str, Mark] = {}
-        """Of files that were read in part, and of followed files that were read last; the newest last."""
+        """Marks of partly read files and of the followed files read most recently; the newest comes last."""
         self._queue: list[str] = []
         self._open: tuple[str, Reader, int] | None = None
         self._listed = False
         self._span: Span | None = None
-        """The block to read again as it was."""
+        """The block to read again, if a run stopped in the middle of it."""
         self._growing: dict[str, int] = {}
         self._looked = 0
         self._beside: set[str] = set()
-        """Rotated files that the path does not name, and that may still be written to."""
+        """Rotated files that the path does not match, but that may still be written to."""
         self._orphan: str | None = None
-        """The file that is read to its end through the open handle: it has no name any more."""
+        """The file that is read to its end through the open handle, because it no longer has a name."""
         self._lost: list[Bad] = []
         self.ended = False
 
@@ -91,6 +86,7 @@ class FilesSource:
 
     @property
     def _grows(self) -> bool:
+        """Whether lines may still be appended to a file that was read to its end."""
         return self.follow and self.how.name in GROWING
 
     # --- reading
@@ -99,17 +95,18 @@ class FilesSource:
         if self._span is not None:
             span, self._span = self._span, None
             return self._read_on(span["file"], stop=span["mark"][0])
-        looked = self._listed and not self.follow
+        looked, fresh = self._listed and not self.follow, False
         while True:
             if self._lost:
                 lost, self._lost = tuple(self._lost), []
                 return Block(empty(self.schema), lost)
-            if self._queue and self._is_replaced(self._queue[0]):
-                self._queue = self._look()
+            if self._queue and not fresh and self._is_replaced(self._queue[0]):
+                self._queue, fresh = self._look(), True
             elif self._queue:
                 try:
                     block = self._read_on(self._queue[0])
                 except _Replaced:
+                    self._queue, fresh = self._look(), True
                     continue
                 if block is not None:
                     return block
@@ -119,9 +116,13 @@ class FilesSource:
                 return None
             else:
                 self._queue = self._look()
-                self._listed = looked = True
+                self._listed = looked = fresh = True
 
     def _read_on(self, name: str, stop: Any = None) -> Block | None:
+        """Read the next block of one file, or the block up to `stop` again.
+
+        None if there is nothing to read.
+        """
         before = self._known(name)
         if before is not None and before.left and not self._grows:
             return None
@@ -139,6 +140,7 @@ class FilesSource:
         return replace(block, span={"file": name, "from": at, "mark": after.json})
 
     def _mark(self, name: str, at: Any, before: Mark | None, reader: Reader) -> Mark:
+        """Record how far a file was read and what identifies it."""
         if isinstance(reader, LinesReader):
             # A finished file may end without a newline. What is appended to that last line later is not read.
             return mark(reader.handle, at, int(at), before, ended=not self.follow)
@@ -155,17 +157,18 @@ class FilesSource:
         return stat is None or self._watch.is_other(name, Seen(path, stat))
 
     def _note(self, name: str, found: Mark) -> None:
-        """How far a file was read; it is the newest of those that are at hand."""
+        """Record how far a file was read, and make it the newest of the active files."""
         if self._grows and self.finished.get(name) is not None:
             self._growing[name] = self._looked
         self._marks.pop(name, None)
         self._marks[name] = found
 
     def _known(self, name: str) -> Mark | None:
+        """The mark of a file that was read, in part or to its end."""
         return self._marks.get(name) or self.finished.get(name)
 
     def _unreadable(self, name: str, before: Mark | None, error: OSError) -> Block | None:
-        """A file that cannot be read is one bad row; the files after it are read."""
+        """Report an unreadable file as one bad row, and continue with the next file."""
         if before is not None and before.left:
             return None
         begun = before is not None and before.at is not None
@@ -174,23 +177,24 @@ class FilesSource:
         self._note(name, before or Mark(None, 0, 0, 0, 0, 0))
         self._marks[name] = replace(self._marks[name], left=True)
         path = str(self._names.path(name))
-        return Block(empty(self.schema), (Bad(Code.UNREADABLE, f"cannot be read: {error}", path),))
+        return Block(empty(self.schema), (Bad(Code.UNREADABLE, f"the file cannot be read: {error}", path),))
 
     def _reader(self, name: str) -> Reader:
-        """The file, open; it may be replaced at any moment before that, but not after it."""
+        """Open the file. It can be replaced at any moment before that, but not after."""
         path = self._names.path(name)
         inode = 0 if name == self._orphan else path.stat().st_ino
         if self._open is None or self._open[0] != name or (inode and self._open[2] != inode):
             self.close()
             reader = READERS[self.how.name](path, self.schema, self.how)
             self._open = (name, reader, inode)
-            if isinstance(reader, LinesReader) and os.fstat(reader.handle.fileno()).st_ino != inode:
+            expected = self._watch.inode(name) or inode
+            if isinstance(reader, LinesReader) and os.fstat(reader.handle.fileno()).st_ino != expected:
                 self.close()
                 raise _Replaced
         return self._open[1]
 
     def _leave(self, name: str) -> None:
-        """The file has nothing more for now; it is left for the next one."""
+        """Leave a file that has nothing more to read for now."""
         if name == self._orphan:
             return self._end_orphan(name)
         found = replace(self._known(name) or self._unread(name), left=True)
@@ -204,12 +208,13 @@ class FilesSource:
             self.close()
 
     def _unread(self, name: str) -> Mark:
+        """The mark of a file of which nothing was read yet."""
         stat = regular(self._names.path(name))
         return Mark(None, 0, 0, 0, 0 if stat is None else stat.st_ino, 0)
 
     def _retire(self) -> None:
-        """Followed files that were not read for a while go to the log."""
-        idle = len(self._marks) - ACTIVE - len(self._growing)
+        """Move followed files that were not read for a while to the log of finished files."""
+        idle = len(self._marks) - tuning.current.followed_files - len(self._growing)
         keep = {*self._growing, *self._beside, *self._queue}
         old = [name for name, found in self._marks.items() if found.left and name not in keep]
         for name in old[: max(0, idle)]:
@@ -220,11 +225,14 @@ class FilesSource:
     def _look(self) -> list[str]:
         """The files that have something to read, in order."""
         self._looked += 1
-        if self._growing and self._looked % QUIET == 0:
-            self._growing = {n: at for n, at in self._growing.items() if at > self._looked - QUIET}
+        quiet = tuning.current.quiet_looks
+        if self._growing and self._looked % quiet == 0:
+            self._growing = {n: at for n, at in self._growing.items() if at > self._looked - quiet}
         found = self._list()
         changes = self._watch.changes(found, list(self._marks), follow=self.follow)
         orphan = self._apply(changes, found)
+        if self.follow:
+            self._watch.saw(found)
         if orphan is not None:
             return [orphan]
         older = {*changes.moved.values(), *self._beside}
@@ -233,6 +241,7 @@ class FilesSource:
         return [*first, *(name for name in names if name not in older)]
 
     def _list(self) -> dict[str, Seen]:
+        """List the files that exist now, in reading order, and the rotated files that are still watched."""
         root = Path(self.path)
         pattern = str(root / "*") if root.is_dir() else self.path
         paths = [Path(name) for name in glob.glob(pattern, recursive=True)]
@@ -241,9 +250,9 @@ class FilesSource:
         if not files and not self.follow and not root.exists():
             raise ConnectorError(
                 "HR-C001",
-                f"no file {self.path!r}",
+                f"no file matches {self.path!r}",
                 place=os.getcwd(),
-                hint="give a file, a directory or a pattern; follow = true waits for files to come",
+                hint="check the path, or set follow = true to wait for files",
             )
         files.sort(key=ORDERS[self.order])
         listed = {self._names.of(path): Seen(path, stat) for path, stat in files}
@@ -251,17 +260,19 @@ class FilesSource:
         return self._rotated(self._beside) | listed
 
     def _rotated(self, names: set[str]) -> dict[str, Seen]:
+        """Those of the rotated files that still exist."""
         paths = {name: self._names.path(name) for name in sorted(names)}
         return {name: Seen(path, stat) for name, path in paths.items() if (stat := regular(path)) is not None}
 
     def _has_more(self, name: str, seen: Seen) -> bool:
+        """Whether a file has data that was not read yet."""
         known = self._known(name)
         if known is None or not known.left:
             return True
         return self._grows and seen.stat.st_size > known.taken
 
     def _apply(self, changes: Changes, found: dict[str, Seen]) -> str | None:
-        """Take note of what became of files; the file that is to be read to its end through its handle."""
+        """Apply the changes to the marks. Returns the file to read to its end through the open handle."""
         gone = [name for name in self._marks if name not in found]
         for old in (name for name in (*changes.replaced, *gone) if name not in changes.moved):
             if self._is_held(old, found.get(old)):
@@ -279,7 +290,7 @@ class FilesSource:
             if self.finished.get(old) is not None and old not in changes.replaced:
                 self._marks[old] = replace(self._unread(old), left=True)
         for name in changes.between:
-            self.say(f"{name} was rotated while nobody looked: it is read from its beginning")
+            self.say(f"{name} was rotated while the pipeline was not reading: it is read from its beginning")
             self._begin(name)
             self._beside.add(name)
         for new, each in marks.items():
@@ -291,50 +302,53 @@ class FilesSource:
         return None
 
     def _is_held(self, name: str, seen: Seen | None) -> bool:
-        """Whether the file that was called so is open here, and not the one that is now called so."""
+        """Whether the file that had this name is still open here, while another one has the name now."""
         if self._open is None or self._open[0] != name or self.how.name not in GROWING:
             return False
         return seen is None or seen.stat.st_ino != self._open[2]
 
     def _begin(self, name: str) -> None:
-        """Another file has this name now: it is read from its beginning."""
+        """Another file has this name now: read it from its beginning."""
         if self._open is not None and self._open[0] == name:
             self.close()
         self._marks.pop(name, None)
         self._marks[name] = self._unread(name)
 
     def _end_orphan(self, name: str) -> None:
-        """All whole lines of a file without a name were read."""
+        """Finish a file without a name, once all its complete lines were read."""
         assert self._open is not None
         known = self._marks[name]
         self._orphan = None
         reader = self._open[1]
         rest = reader.rest(known.at) if isinstance(reader, LinesReader) else b""
         if rest:
-            self._lost.append(Bad(Code.CUT, "the file was replaced before its last line ended", shown(rest)))
+            self._lost.append(
+                Bad(Code.CUT, "the file was replaced before its last line was complete", shown(rest))
+            )
         self.say(
             f"{name} was replaced: the old file was read to its end, the new one is read from its beginning"
         )
         self._begin(name)
 
     def _account(self, name: str, seen: Seen, size: int) -> None:
-        """A file is not there any more, nor a copy of it: what is known to be missing is a bad row."""
+        """Report the missing bytes of a file as a bad row, if neither the file nor a copy of it exists."""
         known = self._known(name)
         assert known is not None
         how = "was truncated" if seen.stat.st_ino == known.inode else "was replaced"
         missing = size - known.taken
         if not known.taken and missing <= 0:
             return
-        self.say(f"{name} {how} after {known.taken} bytes of it had been read: it is read from its beginning")
+        self.say(f"{name} {how} after {known.taken} bytes were read: it is read from its beginning")
         if missing > 0:
-            reason = f"the file {how}, and {missing} bytes of it had not been read"
+            reason = f"the file {how} before its last {missing} bytes were read"
             self._lost.append(Bad(Code.UNREADABLE, reason, str(self._names.path(name))))
 
     def _say_moved(self, old: str, new: str, replaced: bool) -> None:
+        """Report that a file was renamed or rotated."""
         if replaced:
             self.say(f"{old} was rotated: the rest of it is read from {new}, then {old} from its beginning")
         else:
-            self.say(f"{old} is now called {new}: reading goes on where it was")
+            self.say(f"{old} was renamed to {new}: reading continues there")
 
     # --- positions
 
@@ -366,7 +380,7 @@ class FilesSource:
         self._beside = {name for name in self._marks if self._names.path(name).exists()}
 
     def _check_span(self, span: Span, moved: dict[str, str]) -> str:
-        """The block that was taken in part must be there as it was."""
+        """Check that a partly processed block has not changed."""
         name = moved.get(span["file"], span["file"])
         after = replace(Mark.of_json(span["mark"]), left=False)
         again = self._found_again(name, after, moved.values()) or name
@@ -377,9 +391,9 @@ class FilesSource:
         return str(span["file"])
 
     def _found_again(self, name: str, known: Mark, taken: Collection[str]) -> str | None:
-        """What a file is called that was read in part; it must be there, with all that was read of it.
+        """The current name of a partly read file, with all the data that was read of it.
 
-        None of one that was empty, and is not there any more.
+        None if the file was empty and no longer exists.
         """
         path = self._names.path(name)
         stat = regular(path)
@@ -394,16 +408,20 @@ class FilesSource:
         if stat is None and known.left:
             return name
         gone = (
-            "is gone" if stat is None else f"has {stat.st_size} bytes" if stat.st_size < known.taken else ""
+            "no longer exists"
+            if stat is None
+            else f"has only {stat.st_size} bytes"
+            if stat.st_size < known.taken
+            else ""
         )
         raise ConnectorError(
             "HR-C002",
-            f"the file {gone}, and was read up to {known.at}"
+            f"the file {gone}, but it was read up to {known.at}"
             if gone
-            else f"the file was changed in what was read of it, up to {known.at}",
+            else f"the part of the file that was already read, up to {known.at}, has changed",
             place=str(path),
-            hint=f"put the file back, under its name or beside it as {path.name}.1; or delete the checkpoint "
-            "and the outputs to start over",
+            hint=f"restore the file under its name, or as {path.name}.1 in the same directory; "
+            "or delete the checkpoint and the outputs to start over",
         )
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""The files that were read to their end, as a log that only grows: a commit writes what is new.
+"""The files that were read to the end, as an append-only log: a commit appends the new entries.
 
     files/bids-000000.log     a line for each file of stream bids: its name and its mark; the last one counts
-    files/bids-000000.copy    the same: one damaged file loses nothing
+    files/bids-000000.copy    the same: if one of the two is damaged, nothing is lost
 
-A position names the number of the log, its length in bytes and their checksum. All of that is safe on disk
-before a checkpoint with that position is. A log of which most lines are outdated is written again under the
-next number, and the old one goes when no checkpoint names it.
+A position holds the number of the log, its length in bytes and their checksum. That part is durable before
+the checkpoint with the position is. When most lines are outdated, the log is written again under the
+next number, and the old log is removed when no checkpoint needs it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ import re
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from headrace.connectors import disk
+from headrace import disk, tuning
 from headrace.connectors.identity import Mark
 from headrace.errors import DurabilityError
 
-SLACK: Final = 1 << 20
-"""Bytes of outdated lines that are not worth writing a log again."""
-
 
 class FinishedFiles:
-    """Finished files by name. Without a folder nothing is written, and no position can be gone back to."""
+    """Finished files by name. Without a folder nothing is written, and no position can be restored."""
 
     def __init__(self, folder: Path | None = None, stream: str = "files") -> None:
         self._folder, self._stream = folder, stream
@@ -36,11 +33,11 @@ class FinishedFiles:
         self._inodes: dict[int, str] = {}
         self._number, self._length, self._crc = 0, 0, 0
         self._live = 0
-        """Bytes of the lines that count."""
+        """Bytes of the lines that are not outdated."""
         self._new: list[bytes] = []
         self._written = 0
         self._lock = threading.Lock()
-        """A source may be read ahead in one thread while another commits."""
+        """A source may read ahead in one thread while another thread commits."""
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -54,7 +51,7 @@ class FinishedFiles:
         return self._inodes.get(inode)
 
     def add(self, name: str, mark: Mark) -> None:
-        """A file was read to its end."""
+        """Record that a file was read to its end."""
         line = _line(name, mark)
         with self._lock:
             before = self._marks.get(name)
@@ -64,28 +61,30 @@ class FinishedFiles:
             self._append(line)
 
     def _append(self, line: bytes) -> None:
+        """Add a line to the log, to be written by the next `secure`."""
         self._length += len(line)
         self._crc = zlib.crc32(line, self._crc)
         if self._folder is not None:
             self._new.append(line)
 
     def position(self) -> list[int]:
-        """What makes the log as it is now: its number, its length and its checksum."""
+        """Identifies the current state of the log: its number, length and checksum."""
         with self._lock:
             return [self._number, self._length, self._crc]
 
     def secure(self) -> None:
-        """Make all of it safe on disk."""
+        """Make everything recorded so far durable."""
         with self._lock:
             if self._folder is None:
                 return
             if self._new:
                 self._write(self._folder, self._new)
                 self._new = []
-            if self._length > 2 * self._live + SLACK:
+            if self._length > 2 * self._live + tuning.current.finished_log_bytes:
                 self._begin_again(self._folder)
 
     def _write(self, folder: Path, lines: list[bytes]) -> None:
+        """Append lines to the log and its copy."""
         data = b"".join(lines)
         with _saying(folder):
             disk.current.mkdir(folder, private=True)
@@ -96,6 +95,7 @@ class FinishedFiles:
         self._written += len(data)
 
     def _begin_again(self, folder: Path) -> None:
+        """Write the log again under the next number, without outdated lines."""
         lines = [_line(name, mark) for name, mark in self._marks.items()]
         self._number, self._length, self._crc, self._written = self._number + 1, 0, 0, 0
         for line in lines:
@@ -104,7 +104,7 @@ class FinishedFiles:
         self._new = []
 
     def restore(self, position: list[int]) -> None:
-        """Go to where another log of the same stream was; what came after that is not read."""
+        """Go back to a position of this log; lines after it are ignored."""
         self._number, self._length, self._crc = position
         self._marks, self._inodes = {}, {}
         self._new, self._written, self._live = [], self._length, 0
@@ -116,6 +116,7 @@ class FinishedFiles:
         self._live = sum(len(_line(name, each)) for name, each in self._marks.items())
 
     def _read(self, length: int, crc: int) -> Iterator[tuple[str, Mark]]:
+        """The entries in the first `length` bytes; a damaged log or copy is restored from the other one."""
         assert self._folder is not None, "a log that is not on disk cannot be read again"
         paths = self._paths(self._folder)
         found = [_begin(path, length) for path in paths]
@@ -123,9 +124,9 @@ class FinishedFiles:
         if whole is None:
             raise DurabilityError(
                 "HR-D007",
-                "the list of the files that were read is damaged or missing",
+                "the list of files already read is damaged or missing",
                 place=str(paths[0]),
-                hint="put back a copy of the checkpoint, or delete it and the outputs to start over",
+                hint="restore the checkpoint from a copy, or delete it and the outputs to start over",
             )
         for path, data in zip(paths, found, strict=True):
             if data != whole:
@@ -136,7 +137,7 @@ class FinishedFiles:
             yield name, Mark.of_json(found)
 
     def forget(self, position: list[int]) -> None:
-        """Nobody goes back to before `position`: logs with lower numbers are not needed."""
+        """Remove logs that only positions before `position` need."""
         if self._folder is None or not position[0] or not self._folder.is_dir():
             return
         with _saying(self._folder):
@@ -146,25 +147,17 @@ class FinishedFiles:
                     disk.current.unlink(self._folder / name, missing_ok=True)
 
     def _paths(self, folder: Path) -> list[Path]:
+        """The log and its copy."""
         return [folder / f"{self._stream}-{self._number:06d}.{end}" for end in ("log", "copy")]
 
 
-@contextmanager
-def _saying(folder: Path) -> Iterator[None]:
-    """Errors of the file system, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise DurabilityError(
-            "HR-D004",
-            f"cannot write down which files were read: {error.strerror or error}",
-            place=str(folder),
-            hint="what was committed is safe: make room or repair the place, then run again",
-        ) from error
+def _saying(folder: Path) -> AbstractContextManager[None]:
+    """Turn file system errors into coded errors."""
+    return disk.coded(DurabilityError, "HR-D004", "write the list of files already read", folder)
 
 
 def _put(path: Path, at: int, data: bytes) -> None:
-    """Write to a place of a file, safely; at 0 the file begins again."""
+    """Write durably at an offset of a file; offset 0 replaces the file."""
     with disk.current.open(path, "r+b" if at else "wb", private=True) as file:
         file.seek(at)
         file.write(data)
@@ -172,6 +165,7 @@ def _put(path: Path, at: int, data: bytes) -> None:
 
 
 def _begin(path: Path, length: int) -> bytes:
+    """The first `length` bytes of a file; empty if it cannot be read."""
     try:
         return disk.current.read(path)[:length]
     except OSError:
@@ -179,5 +173,6 @@ def _begin(path: Path, length: int) -> bytes:
 
 
 def _line(name: str, mark: Mark) -> bytes:
+    """The line of the log for one file."""
     found: list[Any] = [name, *mark.json]
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"

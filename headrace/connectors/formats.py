@@ -1,4 +1,4 @@
-"""The formats of files: how each is read on from a place in it.
+"""File formats, and how to read a file of each format from a given place.
 
 A place is JSON: an offset in a file of lines, (row group, row) in Parquet, (batch, row) in Arrow IPC.
 """
@@ -6,22 +6,20 @@ A place is JSON: an offset in a file of lines, (row group, row) in Parquet, (bat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
+from headrace import tuning
 from headrace.connectors.columnar import IpcReader, ParquetReader
 from headrace.connectors.contract import Bad, Block, empty
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.json_lines import JsonLines
-from headrace.connectors.lines import BLOCK, LONGEST, MARK, LineFile
+from headrace.connectors.lines import LONGEST, MARK, LineFile
 from headrace.schema import Schema
 
-ROWS: Final = 131_072
-"""Rows of a block of a columnar file: as many as an operator takes at a time."""
-
 MOST: Final = 128 << 20
-"""Bytes that a piece of a columnar file may take once decoded."""
+"""Maximum size in bytes of a decoded piece of a columnar file."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Format:
     delimiter: str = ","
     header: bool = True
     longest: int = LONGEST
-    block: int = BLOCK
-    rows: int = ROWS
+    block: int = field(default_factory=lambda: tuning.current.text_block_bytes)
+    rows: int = field(default_factory=lambda: tuning.current.batch_rows)
     most: int = MOST
 
 
@@ -44,7 +42,8 @@ class Reader(Protocol):
     def read(self, at: Any, *, complete: bool, stop: Any = None) -> tuple[Block, Any] | None:
         """The rows at a place (None: the beginning) and the place after them; None at the end.
 
-        `stop`: they were read before, and that was the place after them; they are the same again.
+        `stop`: the place after these rows when they were read before; the same rows are returned
+        again.
         """
         ...
 
@@ -52,14 +51,17 @@ class Reader(Protocol):
 
 
 def decoder(schema: Schema, how: Format, names: list[str] | None = None) -> JsonLines | CsvLines:
-    """What makes rows of lines; `names` are the columns of a CSV file, else those of the schema."""
+    """The decoder for lines; `names` are the columns of a CSV file, by default those of the schema."""
     if how.name == "json":
         return JsonLines(schema, missing=how.missing)
     return CsvLines(schema, schema.names if names is None else names, delimiter=how.delimiter)
 
 
 def headed(schema: Schema, how: Format, first: bytes) -> tuple[JsonLines | CsvLines, tuple[Bad, ...]]:
-    """The decoder of a CSV file by its first line, and that line if it is bad: then no other is a row."""
+    """The decoder of a CSV file, from its first line.
+
+    If that line is bad, it is returned too: no line is a row.
+    """
     names = header(first, how.delimiter, how.longest)
     if isinstance(names, Bad):
         return decoder(schema, how, []), (names,)
@@ -91,7 +93,7 @@ class LinesReader:
         return Block(block.data, (*cut.bad, *block.bad)), cut.next
 
     def _decoding(self, complete: bool) -> JsonLines | CsvLines | None:
-        """The decoder, once a header that is asked for has been read."""
+        """The decoder, once a required header has been read."""
         if self._how.name == "json" or not self._how.header:
             self._decoder = decoder(self._schema, self._how)
         elif (first := self._first_line(complete)) is not None:
@@ -100,6 +102,7 @@ class LinesReader:
         return self._decoder
 
     def _first_line(self, complete: bool) -> bytes | None:
+        """The header line; None if it is not complete yet."""
         self.handle.seek(0)
         line = self.handle.readline(self._how.longest)
         whole = complete or line.endswith(b"\n") or len(line) == self._how.longest
@@ -111,7 +114,7 @@ class LinesReader:
         return self._lines.handle
 
     def rest(self, at: Any) -> bytes:
-        """The beginning of a line that has not ended."""
+        """The beginning of an unfinished line."""
         return self._lines.rest(max(at or 0, self._begin))
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Which file it is: a name that does not depend on how a path was written, and a mark of what was read.
+"""Identifies files: a name that does not depend on how a path was written, and a mark of what was read.
 
-A file inside the folder of the pipeline is called by its path from there, so the whole folder can move; any
-other by its full path. Folders are resolved; the file's own name is kept, so a link that is pointed elsewhere
-is a file that was replaced.
+A file inside the folder of the pipeline is named by its path relative to it, so the whole folder can be
+moved; any other file by its full path. Folders are resolved; the file's own name is kept, so a link that now
+points elsewhere counts as a replaced file.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from headrace.connectors import disk
+from headrace import disk
 from headrace.errors import ConnectorError
 
 END: Final = 1 << 16
-"""Bytes at the beginning of a file, and before the place that was read to, by which it is recognised."""
+"""Bytes at the beginning of a file, and before the point read so far, that identify the file."""
 
 
 TICK: Final = 50_000_000
-"""Nanoseconds within which two changes of a file may have the same time of modification."""
+"""Two changes of a file within this many nanoseconds may have the same modification time."""
 
 
 @dataclass
 class Names:
-    """What files are called in positions, and where they are."""
+    """The names of files in positions, and the paths of these files."""
 
     root: Path | None = None
     _folders: dict[Path, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Names:
         return os.path.normpath(os.path.join(self._folders[folder], path.name))
 
     def path(self, name: str) -> Path:
-        """Where a file of that name is."""
+        """The path of the file with that name."""
         return Path(name) if self._home is None else self._home / name
 
 
@@ -54,10 +54,10 @@ class Names:
 class Mark:
     """How far a file was read, and what it looked like.
 
-    `at` is the place its reader goes on from. `taken` bytes of it identify it: those that were read of a file
-    of lines, all of any other. `head` and `tail` are checksums of the first and the last of them. `modified`
-    is when it was changed last, or 0 if that is not known surely. `left`: it was read up to its end when it
-    was last looked at.
+    `at` is the place where its reader continues. `taken` bytes identify the file: the bytes read so far
+    for a file of lines, all bytes for any other. `head` and `tail` are checksums of the first and the
+    last of them. `modified` is the modification time, or 0 if that is not reliable. `left`: it was read
+    to its end when it was last looked at.
     """
 
     at: Any
@@ -70,6 +70,7 @@ class Mark:
 
     @property
     def json(self) -> list[Any]:
+        """The mark as a JSON list; `of_json` reads it."""
         return [self.at, self.taken, self.head, self.tail, self.inode, self.modified, int(self.left)]
 
     @staticmethod
@@ -78,7 +79,7 @@ class Mark:
         return Mark(at, taken, head, tail, inode, changed, bool(left))
 
     def holds(self, path: Path, stat: os.stat_result) -> bool:
-        """Whether the file there has what was read of this one."""
+        """Whether the file at `path` still has the bytes that were read under this mark."""
         if stat.st_size < self.taken:
             return False
         if not self.taken or (
@@ -97,9 +98,9 @@ class Mark:
 def mark(
     file: BinaryIO, at: Any, taken: int | None, before: Mark | None = None, *, ended: bool = False
 ) -> Mark:
-    """The mark of an open file that was read up to `at`; `taken` is None if the whole of it identifies it.
+    """The mark of an open file that was read up to `at`; `taken` is None if the whole file identifies it.
 
-    `ended`: a line without an end is the last of the file.
+    `ended`: a line without a line end is the last of the file.
     """
     stat = os.fstat(file.fileno())
     size = stat.st_size if taken is None else taken
@@ -111,12 +112,12 @@ def mark(
 
 
 def unreadable(path: Path, error: OSError) -> ConnectorError:
-    """An input of which it cannot be said now what is in it; to take it for another one would repeat rows."""
+    """The error for an input that cannot be read now; treating it as a new file would repeat rows."""
     return ConnectorError(
         "HR-C006",
         f"the file cannot be read: {error.strerror or error}",
         place=str(path),
-        hint="what was committed is safe: run again once the file can be read",
+        hint="all commits are safe: run again when the file can be read",
     )
 
 
@@ -133,12 +134,12 @@ def ends(file: BinaryIO, taken: int, head: int | None = None) -> tuple[int, int]
 
 
 def modified(stat: os.stat_result) -> int:
-    """When a file was changed; 0 if that is so short ago that another change could bear the same time."""
+    """The modification time; 0 if it is so recent that another change could have the same time."""
     return stat.st_mtime_ns if abs(time.time_ns() - stat.st_mtime_ns) > TICK else 0
 
 
 def siblings(path: Path, inode: int) -> list[tuple[Path, os.stat_result]]:
-    """Files beside this one that it may have become: the one with its inode, then those named after it."""
+    """Files in the same directory that this file may have become: by inode first, then by name."""
     found = []
     try:
         names = disk.current.names(path.parent) if path.parent.is_dir() else []
@@ -154,7 +155,7 @@ def siblings(path: Path, inode: int) -> list[tuple[Path, os.stat_result]]:
 
 
 def regular(path: Path, stat: Callable[[Path], os.stat_result] = os.stat) -> os.stat_result | None:
-    """What the file system says of a file; None if there is none."""
+    """The `stat` of a regular file; None if it does not exist."""
     try:
         found = stat(path)
     except OSError:

@@ -1,6 +1,6 @@
-"""JSON lines: a block is parsed at once; only a block with bad rows is looked at line by line.
+"""JSON lines: a block is parsed at once; only a block with bad rows is examined line by line.
 
-Both ways accept the same lines and read the same values from them (a law of the tests).
+Both ways accept the same lines and read the same values from them (tests check this).
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.types as pt
 
-from headrace.connectors.codes import Code
-from headrace.connectors.columns import CANNOT, any_null, fit, unfit_value
-from headrace.connectors.contract import Bad, Block, empty, shown
+from headrace.connectors.conform import CANNOT, any_null, fit, is_time, unfit_value
+from headrace.connectors.contract import Bad, Block, Code, empty, shown
 from headrace.connectors.lines import is_utf8, not_utf8, split
-from headrace.connectors.times import is_time
 from headrace.schema import DataType, Schema
 
 _NEWLINE, _OPEN, _CLOSE, _LIST, _RETURN = b"\n{}[\r"
 
 DEEP: Final = 500
-"""Brackets on a line from which on it is looked at before Arrow's parser sees it."""
+"""A line with this many brackets is checked before Arrow's parser sees it."""
 
 
 class JsonLines:
-    """Makes rows of lines. `missing`: a column that a line does not mention is `null`, or an `error`."""
+    """Decodes lines to rows. `missing`: a column that a line does not mention is `null`, or an `error`."""
 
     def __init__(self, schema: Schema, *, missing: str = "error") -> None:
         self.schema = schema
@@ -52,6 +50,7 @@ class JsonLines:
         return block if not block.bad else fit(found, self.schema, _split(lines))
 
     def _parsed(self, lines: bytes, how: pj.ParseOptions) -> pa.RecordBatch | None:
+        """The rows of lines; None if the parser rejects one of them or there are none."""
         options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         try:
             table = pj.read_json(pa.BufferReader(lines), options, how)
@@ -62,7 +61,7 @@ class JsonLines:
         return table.select(names).combine_chunks().to_batches()[0] if table.num_rows else None
 
     def _complete(self, found: pa.RecordBatch, nulls: Any, lines: list[bytes]) -> Block:
-        """Tell a null that was written from a column that was not, in the rows that have a null."""
+        """In rows with a null, distinguish a written null from a missing column."""
         bad = {}
         for i in np.flatnonzero(nulls).tolist():
             if (missing := self._missing(_loaded(lines[i]))) is not None:
@@ -74,11 +73,12 @@ class JsonLines:
         return Block(rest.data, (*bad.values(), *rest.bad))
 
     def _missing(self, row: dict[str, Any]) -> str | None:
+        """The reason why a row is bad if it does not mention all columns."""
         name = next((name for name in self.schema.names if name not in row), None)
-        return None if name is None else f"no column {name!r}"
+        return None if name is None else f"the column {name!r} is missing"
 
     def _line_by_line(self, lines: list[bytes]) -> Block:
-        """Sort out the lines that cannot be, and parse the others at once."""
+        """Reject the invalid lines, and parse the others together."""
         good: list[bytes] = []
         bad: list[Bad] = []
         for line in lines:
@@ -92,7 +92,7 @@ class JsonLines:
         return Block(whole[0] if whole else empty(self.schema), tuple(bad))
 
     def _halved(self, lines: list[bytes], bad: list[Bad]) -> list[pa.RecordBatch]:
-        """Rows of lines each of which is an object; what the parser refuses is found by halving."""
+        """Parse lines that are objects; lines that the parser rejects are found by halving."""
         if not lines:
             return []
         found = self._parsed(b"\n".join(lines) + b"\n", self._parse)
@@ -107,7 +107,7 @@ class JsonLines:
         return self._halved(lines[:half], bad) + self._halved(lines[half:], bad)
 
     def _refused(self, line: bytes) -> str:
-        """Which value of a line the parser does not take."""
+        """Why the parser rejects a line: the value that does not fit."""
         row = _loaded(line)
         for field in self._wire:
             alone = pj.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
@@ -115,20 +115,20 @@ class JsonLines:
                 return unfit_value(
                     self.schema.field(field.name), json.dumps(row.get(field.name), ensure_ascii=False)
                 )
-        return "a name or a text is written in a way that cannot be read"
+        return "a name or a string on the line cannot be decoded"
 
     def _wrong_with(self, line: bytes) -> Bad | None:
-        """What is wrong with a line, as far as that is quickly seen."""
+        """What is wrong with a line, as far as a quick check can tell."""
         if (bad := not_utf8(line)) is not None:
             return bad
         try:
             row = _loaded(line)
         except RecursionError:
-            return Bad(Code.SYNTAX, "not JSON that can be read: it is nested too deeply", shown(line))
+            return Bad(Code.SYNTAX, "the JSON is nested too deeply", shown(line))
         except ValueError as error:
-            return Bad(Code.SYNTAX, f"not JSON: {error}", shown(line))
+            return Bad(Code.SYNTAX, f"the line is not valid JSON: {error}", shown(line))
         if not isinstance(row, dict):
-            return Bad(Code.SYNTAX, "not a JSON object", shown(line))
+            return Bad(Code.SYNTAX, "the line is not a JSON object", shown(line))
         if self._strict and (missing := self._missing(row)) is not None:
             return Bad(Code.COLUMNS, missing, shown(line))
         for field in self.schema:
@@ -138,29 +138,30 @@ class JsonLines:
 
 
 def _split(lines: bytes) -> list[bytes]:
-    """The lines that hold more than blanks."""
+    """The lines that are not blank."""
     return [line for line in split(lines) if not line.isspace()]
 
 
 def _loaded(line: bytes) -> Any:
-    """A line as Python reads it: to see what is wrong with it, not for its values."""
+    """A line as Python reads it: used to find out what is wrong with it, not for its values."""
     return json.loads(line, parse_int=_whole, parse_constant=_not_json)
 
 
 def _whole(digits: str) -> int:
-    """Python refuses thousands of digits, which may stand in a column that nobody reads."""
+    """An integer of any length: Python's digit limit must not reject a column that is not used."""
     return int(digits[:100])
 
 
 def _not_json(name: str) -> Any:
-    raise ValueError(f"{name} is not a number of JSON")
+    """Reject NaN and Infinity, which Python's JSON parser would accept."""
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _regular(lines: bytes) -> int:
-    """How many lines there are, if each begins as an object, ends as one and is not nested deeply; else 0.
+    """The number of lines, if each begins and ends as an object and is not nested deeply; else 0.
 
-    The parser cares nothing for line ends. Two rows on a line, or one on two, are found by this and by
-    counting its rows. It has no limit to the depth but its stack.
+    The parser ignores line ends. This check, and counting the rows, finds two rows on one line or one row
+    on two. The parser limits nesting only by its stack.
     """
     bytes_ = np.frombuffer(lines, np.uint8)
     ends = np.flatnonzero(bytes_ == _NEWLINE)
@@ -176,7 +177,7 @@ def _regular(lines: bytes) -> int:
 
 
 def _deep(lines: bytes, bytes_: npt.NDArray[np.uint8], begins: npt.NDArray[np.intp]) -> bool:
-    """Whether a line has so many brackets that it may be nested deeply: Python has a look at it then."""
+    """Whether a line has so many brackets that it may be nested deeply and must be checked in Python."""
     if lines.count(b"{") + lines.count(b"[") <= len(begins) + DEEP:
         return False
     opening = (bytes_ == _OPEN) | (bytes_ == _LIST)
@@ -184,11 +185,12 @@ def _deep(lines: bytes, bytes_: npt.NDArray[np.uint8], begins: npt.NDArray[np.in
 
 
 def _wire(of: DataType) -> DataType:
-    """The type to parse as: times are text to the parser, and read by one rule for all formats."""
+    """The type to parse as: times are parsed as text and then converted by one rule for all formats."""
     return pa.string() if is_time(of) else of
 
 
 def _in_range(value: Any, of: DataType) -> bool:
+    """Whether a JSON value is an integer in the range of an integer type."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     signed = pt.is_signed_integer(of)
@@ -206,6 +208,7 @@ _JSON: Final[tuple[tuple[Callable[[DataType], bool], Callable[[Any, DataType], b
 
 
 def _fits(value: Any, of: DataType) -> bool:
+    """Whether a JSON value fits a column type."""
     if value is None:
         return True
     return next((holds(value, of) for is_type, holds in _JSON if is_type(of)), True)

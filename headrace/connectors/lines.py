@@ -1,4 +1,4 @@
-"""A file as blocks of whole lines, in memory that no line can exceed."""
+"""A file as blocks of complete lines; a long line cannot exceed the memory limit."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from headrace.connectors import disk
-from headrace.connectors.codes import Code
-from headrace.connectors.contract import Bad, shown
+from headrace import disk
+from headrace.connectors.contract import Bad, Code, shown
 
-BLOCK: Final = 4 << 20
 LONGEST: Final = 8 << 20
-"""A line longer than this is not a row: it is skipped up to its end, and rejected."""
+"""A longer line is not a row: it is skipped up to its end and rejected."""
 
 CUT: Final = b"\x18\n"
-"""What stands for the missing end of a line that a connection broke off: ASCII's CANCEL, and a line end."""
+"""The mark at the end of a line that a broken connection cut off: ASCII CANCEL and a line end."""
 LONG: Final = b"\x19\n"
-"""What stands for the end of a line that was too long, behind CUT's sign and the reason."""
+"""The mark at the end of a line that was too long, after the CANCEL character and the reason."""
 
 MARK: Final = b"\xef\xbb\xbf"
-"""What some programs put at the beginning of a file in UTF-8; it is not part of the first line."""
+"""The byte order mark that some programs put at the beginning of a UTF-8 file; not part of the first line."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Whole lines, where the next begin, and lines that were too long to be read."""
+    """Complete lines, the offset of the next line, and lines that were too long to be read."""
 
     lines: bytes
     next: int
@@ -33,9 +31,12 @@ class Cut:
 
 
 class LineFile:
-    """Reads forward from any offset. `complete`: the file grows no more, so its last line needs no end."""
+    """Reads forward from any offset.
 
-    def __init__(self, path: Path, *, block: int = BLOCK, longest: int = LONGEST) -> None:
+    `complete`: the file no longer grows, so its last line needs no line end.
+    """
+
+    def __init__(self, path: Path, *, block: int, longest: int = LONGEST) -> None:
         self.path = path
         self._block, self._longest = max(1, min(block, longest)), longest
         self._file: BinaryIO | None = None
@@ -43,13 +44,13 @@ class LineFile:
 
     @property
     def handle(self) -> BinaryIO:
-        """The open file: it stays the same one, whatever becomes of its name."""
+        """The open file, which stays the same even if it is renamed or replaced."""
         if self._file is None:
             self._file = disk.current.open(self.path, "rb")
         return self._file
 
     def read(self, offset: int, *, complete: bool) -> Cut | None:
-        """The lines from `offset` on, about a block of them; None if no whole line is there."""
+        """About one block of lines from `offset` on; None if there is no complete line yet."""
         file = self.handle
         if self._skipped[0] == offset:
             return self._skip(file, offset, complete)
@@ -68,7 +69,7 @@ class LineFile:
         return Cut(data[:end], offset + end) if end else None
 
     def read_again(self, offset: int, stop: int) -> Cut:
-        """The lines up to `stop`, which were read at once before, whatever was written after them."""
+        """The lines up to `stop`, which an earlier run read as one block."""
         file = self.handle
         file.seek(offset)
         data = file.read(min(stop - offset, self._longest + 1))
@@ -79,14 +80,14 @@ class LineFile:
         return Cut(b"", stop, (too_long(data, size),))
 
     def rest(self, offset: int) -> bytes:
-        """The beginning of a line that has not ended."""
+        """The beginning of an unfinished line."""
         if self._file is None:
             return b""
         self._file.seek(offset)
         return self._file.read(4096)
 
     def _skip(self, file: BinaryIO, offset: int, complete: bool) -> Cut | None:
-        """Past the end of a line that is too long, reading on from where the search came to last time."""
+        """Skip to the end of a line that is too long, continuing where the last search stopped."""
         at, ended = max(self._skipped[1], offset), 0
         file.seek(at)
         while not ended and (chunk := file.read(1 << 20)):
@@ -107,22 +108,23 @@ class LineFile:
 
 
 def _first_line(data: bytes) -> int:
+    """The length of the first line, without its end."""
     end = data.find(b"\n")
     return len(data) if end < 0 else end
 
 
 def too_long(head: bytes, size: int) -> Bad:
-    """A line of so many bytes, without its end."""
-    return Bad(Code.TOO_LONG, f"a line of {size} bytes", shown(head[:4096]))
+    """The bad row for a line of `size` bytes, without its line end."""
+    return Bad(Code.TOO_LONG, f"the line has {size} bytes, which is too long", shown(head[:4096]))
 
 
 def too_long_mark(reason: str) -> bytes:
-    """What stands for the end of a line of which only the beginning was kept."""
+    """The mark for a line of which only the beginning was kept, with the reason."""
     return CUT[:1] + reason.encode() + LONG
 
 
 def without_cut(lines: bytes) -> tuple[bytes, list[Bad]]:
-    """Lines without those that were broken off; half a line may look like a row, and is none."""
+    """Remove lines that were cut off: half a line may look like a row, but must not become one."""
     if CUT not in lines and LONG not in lines:
         return lines, []
     whole, bad = [], []
@@ -133,12 +135,12 @@ def without_cut(lines: bytes) -> tuple[bytes, list[Bad]]:
         elif not line.endswith(CUT[:1]):
             whole.append(line)
         elif len(line) > 1:
-            bad.append(Bad(Code.CUT, "the connection ended within the line", shown(line[:-1])))
+            bad.append(Bad(Code.CUT, "the connection ended in the middle of the line", shown(line[:-1])))
     return b"\n".join(whole), bad
 
 
 def without_long(lines: bytes, longest: int) -> tuple[bytes, list[Bad]]:
-    """Whole lines without those that are too long, which came in one piece."""
+    """Remove complete lines that are too long."""
     if len(lines) <= longest:
         return lines, []
     each = lines.split(b"\n")
@@ -147,7 +149,7 @@ def without_long(lines: bytes, longest: int) -> tuple[bytes, list[Bad]]:
 
 
 def is_utf8(lines: bytes) -> bool:
-    """Whether a block can be read as text; parsers look only at the columns that are wanted."""
+    """Whether a block is valid UTF-8; parsers check only the columns that are wanted."""
     if lines.isascii():
         return True
     try:
@@ -158,14 +160,14 @@ def is_utf8(lines: bytes) -> bool:
 
 
 def not_utf8(line: bytes) -> Bad | None:
-    """A line that cannot be read as text."""
+    """The bad row for a line that is not valid UTF-8; None if it is valid."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return Bad(Code.ENCODING, f"byte {error.start} is not UTF-8", shown(line))
+        return Bad(Code.ENCODING, f"the line is not valid UTF-8 (byte {error.start})", shown(line))
     return None
 
 
 def split(lines: bytes) -> list[bytes]:
-    """The lines that hold something, be it blanks, without their ends."""
+    """The lines that are not empty (they may be blank), without their line ends."""
     return [line for each in lines.split(b"\n") if (line := each.removesuffix(b"\r"))]

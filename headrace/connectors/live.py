@@ -1,7 +1,7 @@
-"""Lines that come as they are written: from a socket or from standard input.
+"""Lines from live sources: a socket or standard input.
 
-At most a block is held: while nobody reads, the sender's buffers fill, and the sender waits. A wire does not
-say anything twice; with a spool, what was read of it can be read again.
+At most one block is held: while nobody reads, the sender's buffers fill up and the sender waits. Bytes from a
+wire cannot be requested again; with a spool, what was received can be read again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import select
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from headrace.connectors.codes import Code
-from headrace.connectors.contract import Bad, Block, Position, Span, empty, shown
+from headrace import tuning
+from headrace.connectors.contract import Bad, Block, Code, Position, Span, empty, shown
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.formats import Format, decoder
 from headrace.connectors.json_lines import JsonLines
@@ -21,13 +21,12 @@ from headrace.connectors.spool import Spool
 from headrace.schema import Schema
 
 CHUNK: Final = 1 << 16
-BLOCK: Final = 1 << 20
 
 
 class Wire(Protocol):
-    """Bytes that come; `receive` gives None for nothing now and b"" for nothing ever.
+    """Incoming bytes; `receive` returns None if there are none now, and b"" at the end.
 
-    A connection that ends gives `lines.CUT`: whatever came after its last line end is not a row.
+    When a connection ends it returns `lines.CUT`: bytes after the last line end are not a row.
     """
 
     def receive(self) -> bytes | None: ...
@@ -36,7 +35,7 @@ class Wire(Protocol):
 
 
 class Assembler:
-    """Puts bytes together to whole lines; of a line that is too long only the beginning is kept."""
+    """Joins bytes into complete lines; of a line that is too long, only the beginning is kept."""
 
     def __init__(self, longest: int) -> None:
         self._rest = b""
@@ -45,11 +44,11 @@ class Assembler:
 
     @property
     def pending(self) -> int:
-        """Bytes of the line that is not whole yet."""
+        """Bytes of the incomplete line."""
         return self._dropped or len(self._rest)
 
     def add(self, data: bytes) -> tuple[bytes, list[Bad]]:
-        """The whole lines that `data` completes."""
+        """The complete lines that `data` finishes."""
         bad = []
         if self._dropped:
             end = data.find(b"\n")
@@ -66,24 +65,26 @@ class Assembler:
         return whole[:end], bad
 
     def finish(self) -> tuple[bytes, list[Bad]]:
-        """The last line, which has no end."""
+        """The last line, which has no line end."""
         rest, dropped = self._rest, self._dropped
         self._rest, self._dropped = b"", 0
         return (
-            (b"", [Bad(Code.TOO_LONG, f"a line of {dropped} bytes", shown(rest))]) if dropped else (rest, [])
+            (b"", [Bad(Code.TOO_LONG, f"the line has {dropped} bytes, which is too long", shown(rest))])
+            if dropped
+            else (rest, [])
         )
 
     def _bad(self, size: int) -> Bad:
-        return Bad(Code.TOO_LONG, f"a line of {size} bytes", shown(self._rest))
+        return Bad(Code.TOO_LONG, f"the line has {size} bytes, which is too long", shown(self._rest))
 
 
 @dataclass
 class LiveLines:
-    """Rows of the lines on a wire. It ends with the wire, or, with `keep_open`, never.
+    """Rows from the lines on a wire. It ends with the wire or, with `keep_open`, never.
 
-    A position is the offset of the first line that was not given out, and the span of a block the offset of
-    its end. With `header`, the first line of a
-    run names the columns; a position holds them for the lines in the spool.
+    A position is the offset of the first line that was not returned yet, and the span of a block is the
+    offset of its end. With `header`, the first line of a run names the columns; a position stores them
+    for the lines in the spool.
     """
 
     wire: Wire
@@ -103,13 +104,14 @@ class LiveLines:
         self._bytes = 0
         self._at: dict[str, Any] = {"bytes": 0}
         self._spooled = 0
-        """The offset up to which the spool is read again, before the wire is listened to."""
+        """The offset up to which the spool is read again before reading from the wire."""
         self._same: int | None = None
-        """The end of the block to read again as it was."""
+        """The end of the block to read again."""
         self._fresh = True
         self.ended = False
 
     def _use(self, names: list[str]) -> None:
+        """Decode the following lines with these column names."""
         self._names = names
         self._decoder = decoder(self.schema, self.how, names)
 
@@ -128,11 +130,11 @@ class LiveLines:
         return Block(block.data, (*bad, *block.bad), span={"end": self._bytes - self._lines.pending})
 
     def _receive(self) -> tuple[bytes, list[Bad]]:
-        """All that is there, up to a block, as whole lines."""
+        """The complete lines that are available now, up to one block."""
         lines: list[bytes] = []
         bad: list[Bad] = []
         size = 0
-        while size < BLOCK and not self.ended:
+        while size < tuning.current.live_block_bytes and not self.ended:
             data = self.wire.receive()
             if data is None:
                 break
@@ -144,23 +146,29 @@ class LiveLines:
         return b"".join(lines), bad
 
     def _reread(self) -> tuple[bytes, list[Bad]]:
-        """A block of what an earlier run received."""
+        """One block of what an earlier run received."""
         assert self.spool is not None
         lines: list[bytes] = []
         bad: list[Bad] = []
-        end = min(self._bytes + BLOCK, self._spooled) if self._same is None else self._same
+        block = self._bytes + tuning.current.live_block_bytes
+        end = min(block, self._spooled) if self._same is None else self._same
         self._same = None
         while self._bytes < end:
             self._add(self.spool.read(self._bytes, min(CHUNK, end - self._bytes)), lines, bad)
         return b"".join(lines), bad
 
     def _add(self, data: bytes, lines: list[bytes], bad: list[Bad]) -> None:
+        """Add received bytes: complete lines go to `lines`, lines that are too long to `bad`.
+
+        Empty `data` is the end.
+        """
         self._bytes += len(data)
         whole, long = self._lines.add(data) if data else self._lines.finish()
         lines.append(whole)
         bad += long
 
     def _decode(self, lines: bytes) -> Block:
+        """The rows of complete lines; the first line may be the header."""
         lines, bad = without_cut(lines)
         lines, long = without_long(lines, self.how.longest)
         bad += long
@@ -175,7 +183,7 @@ class LiveLines:
         return Block(block.data, (*bad, *block.bad))
 
     def _expect_header(self) -> None:
-        """What comes now comes from another peer."""
+        """Expect a new header line: the following lines come from another peer."""
         if self.how.name == "csv" and self.how.header:
             self._decoder = self._names = None
 
@@ -183,6 +191,7 @@ class LiveLines:
         return self._at
 
     def _here(self) -> dict[str, Any]:
+        """The position after the last complete line."""
         at: dict[str, Any] = {"bytes": self._bytes - self._lines.pending}
         return at if self._names is None else {**at, "names": self._names}
 

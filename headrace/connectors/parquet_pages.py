@@ -1,7 +1,7 @@
-"""How much memory the rows of a Parquet row group take once decoded, from its page headers, before any is.
+"""Estimates the decoded size of the rows of a Parquet row group from its page headers, before decoding.
 
-A page is decompressed as a whole, and its header says how large it becomes: the reader trusts that number and
-so do we. Metadata about a whole column says less: with a dictionary, one long text can be a million values.
+A page is decompressed as a whole, and its header gives the decompressed size: the reader trusts that number
+and so do we. Column metadata is not enough: with a dictionary, one long text can be a million values.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS: Final = (2, 8)
 DELTA_BYTE_ARRAY: Final = 7
 HEADER: Final = 1 << 12
-"""Bytes read for a page header at first; statistics in it can make it longer."""
+"""Bytes to read for a page header at first; statistics can make the header longer."""
 LONGEST_HEADER: Final = 16 << 20
 FOOTER: Final = 16 << 20
-"""Bytes of metadata of one file."""
+"""Maximum size in bytes of the metadata of one file."""
 BYTE_ARRAY, FIXED = 6, 7
 WIDTHS: Final = {0: 1, 1: 8, 2: 8, 3: 12, 4: 8, 5: 8, BYTE_ARRAY: 8}
-"""Bytes that a value of each physical type takes beside its text; one of fixed length says its own."""
+"""Bytes that a value of each physical type takes, in addition to its text.
+
+Fixed-length types give their own.
+"""
 UNCOMPRESSED: Final = 0
 CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column of values: the name of the column of the table that it is of, and whether it is of lists."""
+    """A leaf column: the name of the table column it belongs to, and whether it is inside a list."""
 
     name: str
     length: int
@@ -41,7 +44,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Column:
-    """Where a column of a row group is, and how it is packed."""
+    """Location and encoding of a column in a row group."""
 
     leaf: Leaf
     kind: int
@@ -59,37 +62,38 @@ class Group:
 
 
 def groups_of(file: BinaryIO) -> list[Group]:
-    """The row groups, by the metadata at the end of the file.
+    """The row groups, from the metadata at the end of the file.
 
-    Arrow has them too, but asking it about those of a damaged file can end the process: its C++ throws where
-    nobody catches.
+    Arrow can list them too, but doing so on a damaged file can crash the process with an uncaught C++
+    exception.
     """
     size = file.seek(0, 2)
     file.seek(max(0, size - 8))
     length = int.from_bytes(file.read(4), "little")
     if not 0 < length <= size - 8:
-        raise ValueError("the file does not end as Parquet does")
+        raise ValueError("this is not a Parquet file, or its end is missing")
     if length > FOOTER:
-        raise ValueError(f"metadata of {length:,} bytes; the limit is {FOOTER:,}")
+        raise ValueError(f"the metadata has {length:,} bytes; the limit is {FOOTER:,}")
     file.seek(size - 8 - length)
     try:
         found, _ = _struct(file.read(length), 0)
         leaves = _leaves(found[2])
         return [Group(_number(group[3]), _columns(group[1], leaves)) for group in found.get(4, [])]
     except (IndexError, KeyError, TypeError, AttributeError):
-        raise ValueError("the metadata make no sense") from None
+        raise ValueError("the metadata is damaged") from None
 
 
 def _number(of: Any) -> int:
+    """A size or offset from the metadata; an error if it is negative or absurdly large."""
     if not isinstance(of, int) or not 0 <= of < 1 << 62:
-        raise ValueError("the metadata have a number that cannot be")
+        raise ValueError("the metadata is damaged: a number in it is not possible")
     return of
 
 
 def _leaves(schema: list[dict[int, Any]]) -> list[Leaf]:
-    """The columns of values of a tree that is written from the top, each node with its number of children."""
+    """The leaf columns of a schema tree, stored in preorder; each node gives its number of children."""
     leaves: list[Leaf] = []
-    # Children still to come on each level, the name at the top, and whether anything above repeats.
+    # Children left on each level, the name at the top, and whether any ancestor is repeated.
     open_: list[tuple[int, str, bool]] = [(schema[0].get(5, 0), "", False)]
     for node in schema[1:]:
         while open_ and open_[-1][0] == 0:
@@ -106,6 +110,7 @@ def _leaves(schema: list[dict[int, Any]]) -> list[Leaf]:
 
 
 def _columns(chunks: list[dict[int, Any]], leaves: list[Leaf]) -> list[Column]:
+    """Location of each column chunk, from its metadata; a dictionary page comes before the data pages."""
     found = []
     for i, chunk in enumerate(chunks):
         of = chunk[3]
@@ -118,7 +123,7 @@ def _columns(chunks: list[dict[int, Any]], leaves: list[Leaf]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Page:
-    """One page: its first row, its rows, what it takes as a whole, and what each row of it may take more."""
+    """One page: its first row, its row count, its fixed cost in bytes, and the most that each row adds."""
 
     first: int
     rows: int
@@ -128,14 +133,14 @@ class Page:
 
 @dataclass
 class Chunk:
-    """One column of a row group: the bytes that are held throughout, the bytes a row takes, and the pages."""
+    """One column of a row group: the bytes held throughout, the bytes per row, and the pages."""
 
     held: int = 0
     width: int = 0
     pages: list[Page] = field(default_factory=list)
 
     def most(self, rows: int) -> int:
-        """The most that any `rows` rows take which are read one lot after another."""
+        """The most bytes that any batch takes when the chunk is read in batches of `rows` rows."""
         if not self.pages:
             return self.held + rows * self.width
         first = np.array([page.first for page in self.pages], np.int64)
@@ -149,22 +154,24 @@ class Chunk:
 
 
 def _running(of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Running totals, starting at 0."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(of)))
 
 
 def chunks_of(file: BinaryIO, group: Group, wanted: set[str]) -> list[Chunk]:
-    """The columns of a row group that are wanted."""
+    """The wanted columns of a row group."""
     return [_chunk(file, column) for column in group.columns if column.leaf.name in wanted]
 
 
 def rows_within(chunks: list[Chunk], rows: int, limit: int) -> tuple[int, int]:
-    """How many rows at a time take no more than `limit` bytes, and how many bytes that is; at least one."""
+    """The largest batch of 1 to `rows` rows that fits into `limit` bytes, and its size in bytes."""
     while (most := sum(chunk.most(rows) for chunk in chunks)) > limit and rows > 1:
         rows = max(1, rows // 2)
     return rows, most
 
 
 def _chunk(file: BinaryIO, column: Column) -> Chunk:
+    """Read the page headers of a column and estimate what its pages take."""
     is_text = column.kind == BYTE_ARRAY
     chunk = Chunk(width=WIDTHS.get(column.kind, column.leaf.length or 16))
     longest, row = 0, 0
@@ -176,7 +183,7 @@ def _chunk(file: BinaryIO, column: Column) -> Chunk:
             chunk.pages.append(Page(row, header.values, *_costs(header, longest, is_text)))
             row += header.values
     if column.leaf.repeated:
-        # Lists: values say nothing about rows. All pages are taken to belong to every row.
+        # Lists: the value count does not give the row count. Assume that every row needs all pages.
         chunk.held += sum(p.whole + p.rows * (p.each + chunk.width) for p in chunk.pages)
         chunk.pages, chunk.width = [], 0
     return chunk
@@ -184,7 +191,7 @@ def _chunk(file: BinaryIO, column: Column) -> Chunk:
 
 @dataclass(frozen=True)
 class Header:
-    """What a page header says, and where the page is."""
+    """The contents of a page header, and where its page begins."""
 
     kind: int
     size: int
@@ -195,7 +202,7 @@ class Header:
 
 
 def _costs(header: Header, longest: int, is_text: bool) -> tuple[int, int]:
-    """The bytes of a data page as a whole, and the most for each of its rows beside them."""
+    """The fixed cost of a data page in bytes, and the most that each of its rows adds."""
     if is_text and header.encoding in DICTIONARY_ENCODINGS:
         return header.size, longest
     if header.encoding == DELTA_BYTE_ARRAY:
@@ -204,6 +211,7 @@ def _costs(header: Header, longest: int, is_text: bool) -> tuple[int, int]:
 
 
 def _headers(file: BinaryIO, column: Column) -> Iterator[Header]:
+    """The page headers of a column, in order."""
     at, end = column.begin, column.begin + column.size
     while at < end:
         header = _header(file, at)
@@ -212,7 +220,11 @@ def _headers(file: BinaryIO, column: Column) -> Iterator[Header]:
 
 
 def _header(file: BinaryIO, at: int) -> Header:
+    """Parse the page header at a byte; a long header is read again with a larger buffer."""
     size = HEADER
+    # A seek to a far offset would be an error of the file system, not of the file.
+    if at >= file.seek(0, 2):
+        raise ValueError(f"the page header at byte {at} is missing")
     while True:
         file.seek(at)
         data = file.read(size)
@@ -221,19 +233,19 @@ def _header(file: BinaryIO, at: int) -> Header:
             break
         except IndexError:
             if len(data) < size or size >= LONGEST_HEADER:
-                raise ValueError(f"there is no page header at byte {at}") from None
+                raise ValueError(f"the page header at byte {at} is missing") from None
             size *= 16
     kind, unpacked, packed = (found.get(number, -1) for number in (1, 2, 3))
     inner = found.get({DATA_PAGE: 5, DICTIONARY_PAGE: 7, DATA_PAGE_V2: 8}.get(kind, 0), {})
     encoding = inner.get(4 if kind == DATA_PAGE_V2 else 2, 0)
     values = inner.get(1, 0)
     if not all(isinstance(n, int) and n >= 0 for n in (kind, unpacked, packed, values, encoding)):
-        raise ValueError(f"the page header at byte {at} makes no sense")
+        raise ValueError(f"the page header at byte {at} is damaged")
     return Header(kind, unpacked, packed, values, encoding, at + length)
 
 
 def _longest_text(file: BinaryIO, column: Column, header: Header) -> int:
-    """The longest text of a dictionary; if it cannot be looked at, all of it may be one."""
+    """The longest text in a dictionary; if it cannot be decoded, the size of the whole dictionary."""
     file.seek(header.at)
     data: Any = file.read(header.packed)
     try:
@@ -249,13 +261,14 @@ def _longest_text(file: BinaryIO, column: Column, header: Header) -> int:
     return min(longest, header.size)
 
 
-# --- Thrift's compact protocol, as much as page headers need
+# --- the part of Thrift's compact protocol that page headers need
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 DEEPEST: Final = 16
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint, and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -265,13 +278,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 63:
-            raise ValueError("a number in the metadata is too long")
+            raise ValueError("the metadata is damaged: a number in it is too long")
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields of a structure by their numbers, and where it ends."""
+    """The fields of a struct by number, and the offset after it."""
     if depth > DEEPEST:
-        raise ValueError("the metadata are nested too deeply")
+        raise ValueError("the metadata is nested too deeply")
     found: dict[int, Any] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -290,6 +303,7 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """A value of a Thrift type, and the offset after it; types that are not needed give None."""
     if kind == _STRUCT:
         return _struct(data, at, depth + 1)
     if kind == _BINARY:
@@ -310,6 +324,6 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
             values.append(value)
         return values, at
     if kind == _MAP:
-        raise ValueError("the metadata hold a map")
+        raise ValueError("the metadata is damaged: it contains a map")
     raw, at = _varint(data, at)
     return (raw >> 1) ^ -(raw & 1), at

@@ -1,4 +1,4 @@
-"""A generator: rows that come independently of each other, random, and the same for the same seed."""
+"""A generator of independent random rows; the same seed gives the same rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Rng = np.random.Generator
 
 @dataclass
 class PoissonSource:
-    """`rate` rows a second on average, each telling a time up to `disorder` before the instant it comes at.
+    """`rate` rows per second on average, each with a time up to `disorder` before its arrival.
 
-    Each block has its own seed, so that a restart makes the same rows. `rows` None: without end.
+    Each block has its own seed, so that a restart makes the same rows. `rows` None: endless.
     """
 
     schema: Schema
@@ -42,7 +42,7 @@ class PoissonSource:
         if unknown:
             raise ConnectorError(
                 "HR-C003",
-                f"no random values of type {unknown[0].type}",
+                f"the generator cannot make values of type {unknown[0].type}",
                 place=unknown[0].name,
                 hint="use numbers, strings, booleans or timestamps",
             )
@@ -69,6 +69,7 @@ class PoissonSource:
         return Block(pa.RecordBatch.from_arrays(columns, schema=self.schema), (), arrival)
 
     def _column(self, of: pa.Field, times: npt.NDArray[np.int64], rng: Rng) -> pa.Array:
+        """A random column, or the time column in the ticks of the stream."""
         if of.name == self.time_column:
             if pt.is_timestamp(of.type):
                 return pa.array(times, pa.timestamp("us", of.type.tz))
@@ -98,4 +99,5 @@ COLUMNS: Final[tuple[tuple[Callable[[DataType], bool], Maker], ...]] = (
 
 
 def _maker(of: DataType) -> Maker | None:
+    """The function that generates values of a type; None if there is none."""
     return next((make for holds, make in COLUMNS if holds(of)), None)

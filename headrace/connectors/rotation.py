@@ -1,7 +1,7 @@
-"""What became of files since they were last looked at: renamed, rotated, copied and truncated, or replaced.
+"""How files changed since the last look: renamed, rotated, copied and truncated, or replaced.
 
-A file is the one that was read if it has the bytes that were read of it. If it has not, those may be beside
-it under another name: the file of the same inode (rename, then a new file), or a copy (copy, then truncate).
+A file is the one that was read if it still has the bytes that were read. If not, these may be in the same
+directory under another name: the file of the same inode (a rename), or a copy (copy, then truncate).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Seen:
 
     @property
     def look(self) -> Look:
-        """Equal in two looks if nothing was changed between them; a time of 0 is not known surely."""
+        """Equal in two looks if nothing changed between them; a modification time of 0 is not reliable."""
         return self.stat.st_ino, self.stat.st_size, modified(self.stat)
 
     @property
     def age(self) -> tuple[int, str]:
-        """Files that were rotated one after the other, in the order in which they were written."""
+        """Sort key that puts rotated files in the order in which they were written."""
         return self.stat.st_mtime_ns, str(self.path)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Files that are now called otherwise, by their old names; and names under which another file is now.
+    """Files that have a new name, by old name; and names that now belong to another file.
 
-    Of the latter, how large the file was that was called so when it was last looked at. `between` are files
-    that had a name while nobody looked, and were rotated in their turn.
+    For the latter, the size of the former file when it was last looked at. `between` are files that got a
+    name and were rotated again between two looks.
     """
 
     moved: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Changes:
 
 @dataclass
 class Watch:
-    """Compares each look at files with what is `known` of them; `by_inode` is the name of a finished file."""
+    """Compares each look at the files with what is `known` about them; `by_inode` finds a finished file."""
 
     names: Names
     known: Callable[[str], Mark | None]
@@ -59,7 +59,7 @@ class Watch:
     _looks: dict[str, Look] = field(default_factory=dict)
 
     def changes(self, found: Mapping[str, Seen], active: Iterable[str], *, follow: bool) -> Changes:
-        """What is different; `active` are the files that were read last, or in part."""
+        """The changes since the last look; `active` are the files that were read most recently or in part."""
         replaced = [name for name in found if self.is_other(name, found[name])] if follow else []
         gone = [name for name in active if name not in found and (name in self._looks or not follow)]
         moved: dict[str, str] = {}
@@ -76,11 +76,18 @@ class Watch:
                     moved[old] = name
                     absent.discard(old)
         sizes = {name: self._looks[name][1] if name in self._looks else 0 for name in replaced}
-        self._looks = {name: seen.look for name, seen in found.items()} if follow else {}
         return Changes(moved, sizes, tuple(name for name in between if name not in moved.values()))
 
+    def saw(self, found: Mapping[str, Seen]) -> None:
+        """Remember what the files looked like, to compare with the next look."""
+        self._looks = {name: seen.look for name, seen in found.items()}
+
+    def inode(self, name: str) -> int | None:
+        """The inode of the file that had this name at the last look."""
+        return self._looks[name][0] if name in self._looks else None
+
     def between(self, old: str, new: str) -> list[str]:
-        """Files that were rotated after the one that is called `new` now: of s.3 those called s.2 and s.1."""
+        """Files that were rotated after the one now called `new`: for s.3, those called s.2 and s.1."""
         base, _, number = new.rpartition(".")
         if not number.isdecimal() or re.sub(r"\.\d+$", "", old) != base:
             return []
@@ -93,7 +100,7 @@ class Watch:
         ]
 
     def is_other(self, name: str, seen: Seen) -> bool:
-        """Whether another file has this name now than the one that was read."""
+        """Whether this name now belongs to a different file from the one that was read."""
         known = self.known(name)
         if known is None or (seen.look == self._looks.get(name) and seen.look[2]):
             return False
@@ -102,7 +109,7 @@ class Watch:
         return not known.holds(seen.path, seen.stat)
 
     def elsewhere(self, name: str, taken: Collection[str] = (), known: Mark | None = None) -> str | None:
-        """Under which name beside it the file is that was called `name`; not one that is `taken`."""
+        """The new name, in the same directory, of the file that was `name`; not one of `taken`."""
         known = known or self.known(name)
         if known is None:
             return None
@@ -117,12 +124,12 @@ class Watch:
         return None
 
     def _is_itself(self, name: str, path: Path, stat: os.stat_result) -> bool:
-        """Whether a file is known under its name, and still what it was."""
+        """Whether a file is known under its name and has not changed identity."""
         known = self.known(name)
         return known is not None and known.taken > 0 and known.holds(path, stat)
 
     def _renamed(self, seen: Seen, absent: set[str]) -> str | None:
-        """What a file was called before that has been read under another name, which it has no longer."""
+        """The old name of a file that was read under a name that no longer exists."""
         candidates = [name for name in absent if self._inode(name) == seen.stat.st_ino]
         if (finished := self.by_inode(seen.stat.st_ino)) is not None and finished not in candidates:
             candidates.append(finished)
@@ -138,14 +145,15 @@ class Watch:
         return None
 
     def _inode(self, name: str) -> int:
+        """The recorded inode of a file; 0 if it is not known."""
         known = self.known(name)
         return 0 if known is None else known.inode
 
 
 def _may_be(known: Mark, before: Path, path: Path, stat: os.stat_result) -> bool:
-    """Whether a file beside another has what was read of that; not if it cannot be read.
+    """Whether a file contains what was read of another file in its directory; false if it is unreadable.
 
-    One of which nothing was read is known by its inode, under a name that begins as it did.
+    If nothing was read of that file, it is recognised by its inode and by a name with the same beginning.
     """
     if not known.taken:
         return stat.st_ino == known.inode and path.name.startswith(before.stem)

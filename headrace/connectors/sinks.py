@@ -1,6 +1,6 @@
 """Sinks: a file that grows, a directory of parts, standard output.
 
-What is on disk after a crash may be more than was committed; `open` takes the rest away.
+After a crash, more may be on disk than was committed; `open` removes the excess.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,23 +18,23 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
-from headrace.connectors import disk
+from headrace import disk, tuning
 from headrace.connectors.contract import Commit
 from headrace.connectors.encode import csv_header, csv_lines, json_lines
-from headrace.connectors.existing import clear, is_there, part_numbers, refuse, refuse_append
+from headrace.connectors.existing_output import clear, is_there, part_numbers, refuse, refuse_append
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
 
 BUFFERED: Final = 1 << 20
-GROUP: Final = 65_536
 ENCODERS: Final[dict[str, Callable[[pa.RecordBatch], bytes]]] = {"json": json_lines, "csv": csv_lines}
 
 
 @dataclass
 class FileSink:
-    """One file of lines that grows; a commit is its length. Rows go to its end, wherever that is.
+    """One file of lines that grows. A commit is its length, and rows are appended to the end.
 
-    `existing` says what becomes of a file that is there at the first start: `error`, `replace` or `append`.
+    `existing` says what to do with a file that already exists at the first start: `error`, `replace` or
+    `append`.
     """
 
     path: Path
@@ -74,21 +74,29 @@ class FileSink:
             if not self._length and self.format == "csv":
                 self._write(csv_header(schema))
 
+    def cut(self, commit: Commit) -> None:
+        with saying(self.path):
+            length = self._committed(self._size(), commit)
+            if length < self._size():
+                with disk.current.open(self.path, "a+b", BUFFERED) as file:
+                    file.truncate(length)
+                    disk.current.flush(file)
+
     def _check_header(self, schema: Schema) -> None:
-        """Rows are appended under the columns they have."""
+        """Check that the header of the existing file has the columns of the rows to append."""
         opened = disk.current.open(self.path, "rb")
         with io.TextIOWrapper(opened, "utf-8", errors="replace", newline="") as file:
             found = next(csv.reader(file), [])
         if found != schema.names:
             raise ConnectorError(
                 "HR-C014",
-                f"the file has the columns {', '.join(found)}",
+                f"the file has other columns than the rows to append: {', '.join(found)}",
                 place=str(self.path),
-                hint=f"the rows to append have {', '.join(schema.names)}; append to another file",
+                hint=f"the rows have {', '.join(schema.names)}; write to another file",
             )
 
     def _begin_line(self, file: BinaryIO) -> None:
-        """What is appended begins a line of its own."""
+        """Start a new line before appending, if the file does not end with one."""
         file.seek(max(0, self._length - 1))
         if self._length and file.read(1) != b"\n":
             file.seek(self._length)
@@ -96,12 +104,13 @@ class FileSink:
         file.seek(self._length)
 
     def _committed(self, size: int, commit: Commit) -> int:
+        """The committed length; an error if the file is shorter."""
         if size < commit["length"]:
             raise ConnectorError(
                 "HR-C011",
                 f"the file has {size} bytes, but {commit['length']} were committed",
                 place=str(self.path),
-                hint="put it back as it was, or delete the checkpoint and the outputs to begin anew",
+                hint="restore the file, or delete the checkpoint and the outputs to start over",
             )
         return int(commit["length"])
 
@@ -110,6 +119,7 @@ class FileSink:
             self._write(ENCODERS[self.format](data))
 
     def _write(self, data: bytes) -> None:
+        """Append bytes to the file."""
         assert self._file is not None
         self._file.write(data)
         self._length += len(data)
@@ -124,7 +134,7 @@ class FileSink:
         return {"length": self._length}
 
     def _check_ours(self) -> None:
-        """Nobody else may cut or replace the file: what was committed could not be found again."""
+        """An error if another program changed the file, because committed rows could be lost."""
         size = self._size()
         if size != self._length:
             raise ConnectorError(
@@ -132,8 +142,8 @@ class FileSink:
                 f"the file has {size} bytes, but {self._length} were written: it was cut, replaced or "
                 "written to by another program while the run used it",
                 place=str(self.path),
-                hint="put back what was cut off, in front of what is there now, and run again; to rotate an "
-                "output, stop the run, or write Parquet or Arrow, which have a file for each commit",
+                hint="restore what was cut off, in front of what is there now, and run again; to rotate an "
+                "output, stop the run first, or write Parquet or Arrow, which use a file per commit",
             )
 
     def publish(self, commit: Commit) -> None:
@@ -148,7 +158,7 @@ class FileSink:
 
 @dataclass
 class PartsSink:
-    """A directory with a part for each commit; a part has its name only once it is committed."""
+    """A directory with one part per commit; a part gets its final name only when it is committed."""
 
     path: Path
     format: str = "parquet"
@@ -185,20 +195,27 @@ class PartsSink:
                 disk.current.unlink(draft)
         self._next = commit["next"]
 
+    def cut(self, commit: Commit) -> None:
+        if self.path.is_dir():
+            self.existing = "append"
+            self.open(self._schema, commit)
+
     def _name(self, number: int) -> Path:
         return self.path / f"part-{number:06d}.{self.format}"
 
     def _draft(self, number: int) -> Path:
+        """The path of a part that is not committed yet."""
         return self.path / f".part-{number:06d}.draft"
 
     def write(self, data: pa.RecordBatch) -> None:
         self._held.append(data)
         self._rows += data.num_rows
-        if self._rows >= GROUP:
+        if self._rows >= tuning.current.row_group_rows:
             with saying(self.path):
                 self._flush()
 
     def _flush(self) -> None:
+        """Write the buffered rows to the current part as one row group."""
         if not self._rows:
             return
         if self._writer is None:
@@ -225,9 +242,9 @@ class PartsSink:
                 elif not self._name(number).exists():
                     raise ConnectorError(
                         "HR-C011",
-                        f"part {number} was committed and is gone",
+                        f"part {number} was committed, but its file no longer exists",
                         place=str(self.path),
-                        hint="put it back, or delete the checkpoint and the outputs to begin anew",
+                        hint="restore it, or delete the checkpoint and the outputs to start over",
                     )
             if commit["pending"]:
                 disk.current.sync(self.path)
@@ -239,12 +256,15 @@ class PartsSink:
 
 
 class _Uncommitted:
-    """What has nothing to prepare and nothing to publish."""
+    """A sink without commits: there is nothing to prepare or publish."""
 
     def begin(self) -> Commit:
         return {}
 
     def open(self, schema: Schema, commit: Commit) -> None:
+        return None
+
+    def cut(self, commit: Commit) -> None:
         return None
 
     def prepare(self) -> Commit:
@@ -258,7 +278,7 @@ class _Uncommitted:
 
 
 class StandardOutput(_Uncommitted):
-    """Lines on standard output, at once. What was printed cannot be taken back after a crash."""
+    """Lines on standard output, written immediately. Printed rows cannot be taken back after a crash."""
 
     def __init__(self, format: str = "json") -> None:
         self._encode = ENCODERS[format]
@@ -269,7 +289,7 @@ class StandardOutput(_Uncommitted):
 
 
 class NoSink(_Uncommitted):
-    """Takes rows and keeps none: for outputs that nobody asked for."""
+    """Drops all rows; used for outputs without a sink."""
 
     def write(self, data: pa.RecordBatch) -> None:
         return None
@@ -287,7 +307,7 @@ WRITERS: Final[dict[str, Callable[[BinaryIO, Schema], Any]]] = {"parquet": _parq
 
 
 class Writer:
-    """A new file of batches: what is written `to` it is safe once it is sealed."""
+    """A new file of batches; rows written through `to` are durable once the file is sealed."""
 
     def __init__(self, path: Path, format: str, schema: Schema) -> None:
         self._file = disk.current.open(path, "wb")
@@ -298,13 +318,13 @@ class Writer:
             raise
 
     def seal(self) -> None:
-        """No more comes: make the file whole and safe."""
+        """Finish the file and make it durable."""
         self.to.close()
         disk.current.flush(self._file)
         self._file.close()
 
     def close(self) -> None:
-        """Let go of a file that nobody will read, unless it is sealed."""
+        """Close a file that is not sealed and will not be read."""
         if self._file.closed:
             return
         with suppress(OSError, pa.ArrowException):
@@ -313,15 +333,6 @@ class Writer:
             self._file.close()
 
 
-@contextmanager
-def saying(path: Path) -> Iterator[None]:
-    """Errors of the file system become errors that name the output and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise ConnectorError(
-            "HR-C012",
-            f"cannot write: {error.strerror or error}",
-            place=str(path),
-            hint="what was committed is safe: make room or repair the place, then run again",
-        ) from error
+def saying(path: Path) -> AbstractContextManager[None]:
+    """Turn file system errors into errors that name the output and suggest a fix."""
+    return disk.coded(ConnectorError, "HR-C012", "write", path)

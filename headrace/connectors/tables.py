@@ -1,4 +1,4 @@
-"""Tables from files: CSV, JSON lines, Parquet and Arrow IPC, told apart by the end of the name."""
+"""Tables from files: CSV, JSON lines, Parquet or Arrow IPC, by the ending of the name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.connectors.columns import converted, unfit
-from headrace.connectors.times import is_time
+from headrace.connectors.conform import converted, is_time, unfit
 from headrace.errors import InputError
 from headrace.schema import DataType, Schema, show_columns
 
@@ -20,18 +19,21 @@ Read = Callable[[str, Schema | None], pa.Table]
 
 
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa.Table:
-    """All rows of a file. With a `schema`: its columns, by name, in its types; others are left out."""
+    """All rows of a file. With a `schema`: its columns, matched by name and cast; others are dropped."""
     read = FORMATS.get(Path(path).suffix.lower())
     if read is None:
         raise InputError(
             "HR-I020",
-            f"no format is known for files ending in {Path(path).suffix or 'nothing'!r}",
+            f"cannot tell the format of a table from the ending {Path(path).suffix!r}",
             place=str(path),
-            hint=f"known: {', '.join(FORMATS)}",
+            hint=f"use {', '.join(FORMATS)}",
         )
     if not Path(path).is_file():
         raise InputError(
-            "HR-I021", "there is no such file", place=str(path), hint=f"looked from {Path.cwd()}"
+            "HR-I021",
+            "the file does not exist",
+            place=str(path),
+            hint=f"the path is relative to {Path.cwd()}",
         )
     try:
         found = read(str(path), schema)
@@ -41,7 +43,7 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa
             "HR-I022",
             f"the file cannot be read: {said}",
             place=str(path),
-            hint="is it what its name says, and does every value fit its column?",
+            hint="check that the content matches the ending of the name and each value fits its column",
         ) from None
     return found if schema is None else _conformed(found, schema, str(path))
 
@@ -56,13 +58,14 @@ def digest(path: Path) -> str | None:
 
 
 def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
+    """The table with the declared columns and types; an error if a column is missing or does not fit."""
     missing = next((name for name in schema.names if name not in found.schema.names), None)
     if missing is not None:
         raise InputError(
             "HR-I023",
             f"the file has no column {missing!r}",
             place=path,
-            hint=f"its columns: {show_columns(found.schema)}",
+            hint=f"columns of the file: {show_columns(found.schema)}",
         )
     chosen = _timed(found.select(schema.names), schema, path)
     try:
@@ -70,9 +73,9 @@ def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
     except (pa.ArrowException, ValueError) as error:
         raise InputError(
             "HR-I023",
-            f"the columns do not fit: {str(error).splitlines()[0]}",
+            f"the columns of the file do not fit the declared types: {str(error).splitlines()[0]}",
             place=path,
-            hint=f"its columns: {show_columns(chosen.schema)}",
+            hint=f"columns of the file: {show_columns(chosen.schema)}",
         ) from None
 
 
@@ -84,12 +87,18 @@ def _timed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
             times, wrong = converted(column, field.type)
             if wrong is not None:
                 reason = unfit(field, column, int(wrong.argmax()))
-                raise InputError("HR-I023", reason, place=path, hint="docs/pipelines.md: Times in text")
+                raise InputError(
+                    "HR-I023",
+                    reason,
+                    place=path,
+                    hint='docs/pipelines.md, "Times in text", says how times are written',
+                )
             found = found.set_column(i, field, times)
     return found
 
 
 def _csv(path: str, schema: Schema | None) -> pa.Table:
+    """A CSV file; times are read as text and parsed later."""
     from pyarrow import csv
 
     types = {field.name: field.type for field in schema or () if _is_written_plainly(field.type)}
@@ -101,11 +110,12 @@ def _csv(path: str, schema: Schema | None) -> pa.Table:
 
 
 def _is_written_plainly(of: DataType) -> bool:
-    """Whether the reader of CSV itself can be told this type; the rest is read as found and then cast."""
+    """Whether Arrow's CSV reader can read this type; other types are read as text and then cast."""
     return not (pt.is_nested(of) or pt.is_binary(of) or pt.is_null(of) or is_time(of))
 
 
 def _json(path: str, schema: Schema | None) -> pa.Table:
+    """A file of JSON lines; times are read as text and parsed later."""
     from pyarrow import json
 
     wire = [field.with_type(pa.string()) if is_time(field.type) else field for field in schema or ()]

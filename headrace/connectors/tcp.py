@@ -1,6 +1,6 @@
-"""Bytes from sockets: of a server that is connected to, or of all clients that connect.
+"""Bytes from sockets: from a server we connect to, or from all clients that connect to us.
 
-No client can hold the others up: each has its own unfinished line, and only whole lines are passed on.
+No client can block the others: each has its own unfinished line, and only complete lines are passed on.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace import tuning
 from headrace.connectors.lines import CUT, LONGEST, too_long_mark
 from headrace.errors import ConnectorError
 
 CHUNK: Final = 1 << 16
-TURN: Final = 1 << 20
-"""Bytes that are read before whoever asked hears of it."""
 HEAD: Final = 4096
-"""Bytes that are kept of a line that is too long."""
+"""Bytes kept of a line that is too long."""
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""Seconds of silence, seconds between probes, and probes without an answer until a peer counts as gone."""
+"""Keep-alive: idle seconds, seconds between probes, and unanswered probes until a peer counts as gone."""
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Let the system find out that a peer is gone which did not say so."""
+    """Turn on keep-alive, so that the system notices a peer that has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         if hasattr(socket, name):
@@ -33,7 +32,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 def _received(connection: socket.socket) -> bytes | None:
-    """What has come, None if nothing has; b"" if the connection is over, however it ended."""
+    """The received bytes; None if there are none now, b"" if the connection has ended."""
     try:
         return connection.recv(CHUNK)
     except (BlockingIOError, InterruptedError):
@@ -43,7 +42,7 @@ def _received(connection: socket.socket) -> bytes | None:
 
 
 class TcpClient:
-    """The bytes that a server sends, as Spark's socket source has them."""
+    """The bytes that a server sends, as in Spark's socket source."""
 
     def __init__(self, host: str, port: int) -> None:
         try:
@@ -53,7 +52,7 @@ class TcpClient:
                 "HR-C004",
                 f"cannot connect: {error}",
                 place=f"{host}:{port}",
-                hint="start the server first; or set listen = true to be the server",
+                hint="start the server first, or set listen = true to let clients connect here",
             ) from None
         keep_alive(self._socket)
         self._socket.setblocking(False)
@@ -74,7 +73,7 @@ class TcpClient:
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may take. `idle`: seconds of silence after which a client gives way to one that waits.
+    """Limits for clients. `idle`: seconds of silence after which a client is dropped if another one waits.
 
     `line` and `pending` are bytes: of one line, and of the unfinished lines of all clients together.
     """
@@ -87,7 +86,7 @@ class Limits:
 
 @dataclass(eq=False)
 class _Client:
-    """A connection, the line that it has not finished, and when it spoke last."""
+    """A connection, its unfinished line, and when it last sent data."""
 
     socket: socket.socket
     spoke: float
@@ -108,6 +107,7 @@ class _Client:
         return lines
 
     def _extend(self, data: bytes, longest: int) -> None:
+        """Add to the unfinished line; once it is too long, only count its bytes."""
         if self.dropped:
             self.dropped += len(data)
             return
@@ -116,20 +116,23 @@ class _Client:
             self.drop("")
 
     def drop(self, why: str) -> None:
-        """Keep only the beginning of the line that is not finished."""
+        """Keep only the beginning of the unfinished line."""
         self.dropped, self.why = len(self.rest), why
         del self.rest[HEAD:]
 
     def _finished(self) -> bytes:
+        """The completed line; a line that was too long ends with a mark that gives the reason."""
         if self.dropped:
-            line = bytes(self.rest) + too_long_mark(f"a line of {self.dropped} bytes{self.why}")
+            line = bytes(self.rest) + too_long_mark(
+                f"the line has {self.dropped} bytes, which is too long{self.why}"
+            )
         else:
             line = bytes(self.rest) + b"\n"
         self.rest, self.dropped, self.why = bytearray(), 0, ""
         return line
 
     def left(self) -> bytes:
-        """What it did not finish, marked as that."""
+        """The unfinished line, marked as such."""
         if self.dropped:
             return self._finished()
         rest, self.rest = bytes(self.rest), bytearray()
@@ -137,9 +140,10 @@ class _Client:
 
 
 class TcpServer:
-    """The lines that clients send, all of them by turns; it never ends by itself.
+    """A server: the lines of all clients, which are read in turn. It never ends by itself.
 
-    Beyond `limits.clients`, those who connect wait, and a client that has been silent for long is let go.
+    When `limits.clients` are connected, further clients wait until one disconnects or has been idle for
+    too long.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class TcpServer:
                 "HR-C005",
                 f"cannot listen: {error}",
                 place=f"{host}:{port}",
-                hint="choose a port that is free and an address of this machine",
+                hint="choose a free port and an address of this machine",
             ) from None
         self._server.setblocking(False)
         self._limits, self._now = limits, now
@@ -163,24 +167,24 @@ class TcpServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on; chosen by the system where 0 was asked for."""
+        """The port it listens on; if 0 was requested, the port chosen by the system."""
         return int(self._server.getsockname()[1])
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """The number of connected clients."""
         return len(self._clients)
 
     def receive(self) -> bytes | None:
-        """Whole lines of one client or of several; None if there are none now."""
+        """Complete lines of one or more clients; None if there are none now."""
         size = 0
-        while not self._out and size < TURN and (read := self._turn()):
+        while not self._out and size < tuning.current.live_block_bytes and (read := self._turn()):
             size += read
         lines, self._out = b"".join(self._out), []
         return lines or None
 
     def _turn(self) -> int:
-        """Read once from each client that has something; how many bytes that was."""
+        """Read once from each client that has data; returns the number of bytes read."""
         size = 0
         for key, _ in self._ready.select(0):
             if key.data is None:
@@ -190,6 +194,7 @@ class TcpServer:
         return size
 
     def _accept(self) -> int:
+        """Accept a waiting client if there is room; returns 1 if something happened, else 0."""
         if len(self._clients) >= self._limits.clients and not self._make_room():
             return 0
         try:
@@ -204,7 +209,7 @@ class TcpServer:
         return 1
 
     def _make_room(self) -> bool:
-        """Let go of the client that has been silent for longest, if that is long."""
+        """Disconnect the client that has been idle for longest, if it is over the limit."""
         silent = min(self._clients, key=lambda client: client.spoke)
         if self._now() - silent.spoke < self._limits.idle:
             return False
@@ -212,6 +217,7 @@ class TcpServer:
         return True
 
     def _read(self, client: _Client) -> int:
+        """Read from one client; returns the bytes read, or 1 if it disconnected."""
         data = _received(client.socket)
         if data is None:
             return 0
@@ -225,14 +231,15 @@ class TcpServer:
         return len(data)
 
     def _relieve(self) -> None:
-        """Give up the longest unfinished line while all of them together are too long."""
+        """Drop the longest unfinished line while all of them together are over the limit."""
         while sum(len(client.rest) for client in self._clients) > self._limits.pending:
             longest = max(self._clients, key=lambda client: len(client.rest))
             if longest.dropped:
                 return
-            longest.drop(f"; the unfinished lines of all clients took more than {self._limits.pending}")
+            longest.drop(f"; the unfinished lines of all clients took more than {self._limits.pending} bytes")
 
     def _hang_up(self, client: _Client) -> None:
+        """Disconnect a client; its unfinished line is passed on, marked as cut off."""
         self._ready.unregister(client.socket)
         client.socket.close()
         self._clients.remove(client)

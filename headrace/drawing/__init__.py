@@ -1,4 +1,4 @@
-"""Graphs of boxes and arcs as SVG, Mermaid and HTML. Knows nothing of what the boxes stand for."""
+"""Graphs of boxes and arcs as SVG, Mermaid and HTML. It does not know what the boxes mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a query or an engine: a text that can also draw itself."""
+"""The result of `explain`: a text that can also draw itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from headrace.drawing.diagram import Diagram
-from headrace.drawing.mermaid import mermaid
+from headrace.drawing.diagram import Diagram, mermaid
 from headrace.drawing.svg import escape, svg
 from headrace.errors import HeadraceError
 
@@ -46,7 +45,7 @@ FORMATS: Final[dict[str, Callable[[Diagram, tuple[Section, ...]], str]]] = {
 
 
 class Explanation(str):
-    """A text in the format that was asked for; in a notebook it shows itself as HTML."""
+    """A text in the requested format; in a notebook it is shown as HTML."""
 
     diagram: Diagram
     sections: tuple[Section, ...]
@@ -54,8 +53,8 @@ class Explanation(str):
     def __new__(cls, diagram: Diagram, sections: tuple[Section, ...], format: str = "text") -> Self:
         write = FORMATS.get(format)
         if write is None:
-            hint = f"formats: {', '.join(FORMATS)}"
-            raise HeadraceError("HR-F024", f"nothing can be explained as {format!r}", hint=hint)
+            hint = f"use {', '.join(FORMATS)}"
+            raise HeadraceError("HR-F024", f"the format {format!r} does not exist", hint=hint)
         found = super().__new__(cls, write(diagram, sections))
         found.diagram, found.sections = diagram, sections
         return found

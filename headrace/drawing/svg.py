@@ -1,4 +1,4 @@
-"""A diagram as SVG: no script, no style sheet, no font and no picture from elsewhere."""
+"""A diagram as SVG, self-contained: no script, style sheet, external font or image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.drawing.diagram import Diagram, Look
 from headrace.drawing.layout import HEIGHT, Layout, Placed, Routed, laid_out, shortened
 
 UNWRITABLE: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML has no way to write."""
+"""Characters that XML cannot represent."""
 MARGIN: Final = 16.0
 INK: Final = "#1f2933"
 FAINT: Final = "#52606d"
@@ -25,13 +25,13 @@ COLOURS: Final[dict[Look, tuple[str, str]]] = {
     Look.ORDER: ("#f1e8fb", "#6d3bab"),
     Look.NATIVE: ("#e0f4f4", "#12747c"),
 }
-"""What fills a box, and its border."""
+"""The fill and border colours of a box."""
 ROUND: Final = {Look.SOURCE: 21, Look.SINK: 21}
 LEGEND_LINE: Final = 20.0
 
 
 def svg(diagram: Diagram) -> str:
-    """The drawing, streams at the bottom and answers at the top, with a legend for what it uses."""
+    """The drawing, with streams at the bottom, answers at the top, and a legend."""
     layout = laid_out(diagram)
     legend = _legend(diagram)
     width = max(layout.width, 230.0 if legend else 0.0) + 2 * MARGIN
@@ -53,15 +53,16 @@ def svg(diagram: Diagram) -> str:
 
 
 def escape(text: str) -> str:
-    """The text as XML writes it."""
+    """The text escaped for XML."""
     return escaped(UNWRITABLE.sub("\ufffd", text))
 
 
 def _arc(routed: Routed) -> str:
+    """An arc with its arrow head and tooltip."""
     path = _path(routed)
     (x, y) = routed.points[-1]
     colour, dashes = (ETS, ' stroke-dasharray="6 4"') if routed.arc.ets else (ROWS, "")
-    note = routed.arc.note or ("ETS" if routed.arc.ets else "rows")
+    note = routed.arc.note or ("heartbeats" if routed.arc.ets else "rows")
     return (
         f'<g><title>{escape(note)}</title><path d="{path}" fill="none" stroke="{colour}" '
         f'stroke-width="1.5"{dashes}/>{_head(x, y, colour)}</g>'
@@ -69,7 +70,7 @@ def _arc(routed: Routed) -> str:
 
 
 def _path(routed: Routed) -> str:
-    """Upwards all the way: curves between rows, straight lines past them."""
+    """The path upwards: curves between rows, straight lines past them."""
     (x, y), *_ = routed.points
     found = [f"M{x:.1f} {y:.1f}"]
     pairs = list(zip(routed.points[::2], routed.points[1::2], strict=True))
@@ -84,10 +85,12 @@ def _path(routed: Routed) -> str:
 
 
 def _head(x: float, y: float, colour: str) -> str:
+    """The head of an arrow."""
     return f'<path d="M{x:.1f} {y:.1f} l-4.5 8 h9 z" fill="{colour}"/>'
 
 
 def _box(placed: Placed) -> str:
+    """A box with its lines, tooltip and mark."""
     box, x, y, width = placed.box, placed.x, placed.y, placed.width
     fill, border = WAITS if box.waits and box.look is Look.PLAIN else COLOURS[box.look]
     middle = x + width / 2
@@ -112,6 +115,7 @@ def _box(placed: Placed) -> str:
 
 
 def _hourglass(x: float, y: float) -> str:
+    """The mark of a box that may wait."""
     return (
         f'<path d="M{x:.1f} {y:.1f} h9 l-9 12 h9 z" fill="{WAITS[1]}" stroke="{WAITS[1]}" '
         f'stroke-linejoin="round"/>'
@@ -119,10 +123,10 @@ def _hourglass(x: float, y: float) -> str:
 
 
 def _legend(diagram: Diagram) -> list[tuple[str, str]]:
-    """(what is drawn, what it means), for what the diagram has."""
+    """(symbol, meaning) for each kind of thing that the diagram contains."""
     found = []
     if any(box.waits for box in diagram.boxes):
-        found.append((_hourglass(25, -10), "may wait for its other inputs (idle-waiting-prone)"))
+        found.append((_hourglass(25, -10), "may wait for an idle input"))
     for look in (Look.ORDER, Look.NATIVE):
         if any(box.look is look for box in diagram.boxes):
             fill, border = COLOURS[look]
@@ -131,7 +135,7 @@ def _legend(diagram: Diagram) -> list[tuple[str, str]]:
     if any(arc.ets for arc in diagram.arcs):
         for colour, dashes, meaning in (
             (ROWS, "", "rows"),
-            (ETS, ' stroke-dasharray="6 4"', "ETS: time-stamps, past the operators between"),
+            (ETS, ' stroke-dasharray="6 4"', "heartbeats, skipping the operators in between"),
         ):
             line = f'<path d="M14 -4 h30" stroke="{colour}" stroke-width="1.5"{dashes}/>'
             found.append((line, meaning))

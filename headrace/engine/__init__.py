@@ -1,6 +1,9 @@
-"""The engine: a library with no I/O, no threads and no clock of its own."""
+"""The engine: a library without I/O, threads or a clock."""
 
+from headrace.engine.adopting import Adopted
 from headrace.engine.engine import Engine
 from headrace.engine.snapshot import Snapshot
+from headrace.graph.admission import Rules
+from headrace.memory.manager import Shortage
 
-__all__ = ["Engine", "Snapshot"]
+__all__ = ["Adopted", "Engine", "Rules", "Shortage", "Snapshot"]

@@ -1,24 +1,22 @@
-"""What runs in an engine, as a diagram: its arcs, who may wait, where rows are put in order."""
+"""The running graph of an engine as a diagram: arcs, operators that may wait, where rows are sorted."""
 
 from __future__ import annotations
 
 from headrace.drawing import Arc, Box, Diagram, Look, Section
 from headrace.engine.quality import settings
-from headrace.graph.enhanced import EtsArc
+from headrace.graph.ets_arcs import EtsArc
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
-from headrace.graph.tablenode import TableNode
-from headrace.plan.diagram import LOOKS, headline
-from headrace.plan.nodes import Plan
-from headrace.plan.show import show_node
-from headrace.plan.spans import Span
+from headrace.graph.table import TableNode
+from headrace.plan.nodes.core import Plan
+from headrace.plan.show import LOOKS, Span, headline, show_node
 
 Origin = Node | SourceNode
 
 
 def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc], span: Span = str) -> Diagram:
-    """The part of the graph that these queries use, from the streams up to the answers."""
+    """The part of the graph that these queries use, from the streams up to the results."""
     ends = {query: _end_of(graph, query) for query in queries}
     used = _behind(list(ends.values()))
     rows = [Arc(_id(b), _id(node), note=f"rows of {b.name}") for node in used for b in _before(node)]
@@ -29,30 +27,33 @@ def graph_diagram(graph: Graph, queries: list[str], ets: list[EtsArc], span: Spa
 
 
 def explained_sections(
-    graph: Graph, queries: list[str], plan: str, table: str, ets: list[EtsArc]
+    graph: Graph, queries: list[str], plan: str, table: str, ets: list[EtsArc], span: Span = str
 ) -> tuple[Section, ...]:
-    """The same in words: the plan, who may wait, who runs next, along which arcs time-stamps travel."""
+    """The same as text: the plan, the operators that may wait, what runs next, the arcs of heartbeats."""
+    used = _behind([_end_of(graph, query) for query in queries])
+    ets = [arc for arc in ets if arc.target in used]
     arcs = "\n".join(f"  {arc.origin.name} -> {arc.target.name}, input {arc.input}" for arc in ets)
     waiting = "\n".join(_waiting(graph, queries)) or "  none"
     sections: tuple[Section, ...] = (
         Section("plan", plan),
-        Section("operators that may wait for their inputs", waiting),
-        Section("state table", table),
+        Section("operators that may wait for an idle input", waiting),
+        Section("scheduling", table),
     )
-    quality = "\n".join(f"  {each}" for each in settings(graph) if set(each.queries) & set(queries))
+    changeable = [each for each in settings(graph, lambda _: span) if set(each.queries) & set(queries)]
+    quality = "\n".join(f"  {each.described(span)}" for each in changeable)
     sections += (Section("quality", quality),) if quality else ()
-    return (*sections, Section("ETS arcs", arcs)) if ets else sections
+    return (*sections, Section("heartbeat arcs", arcs)) if ets else sections
 
 
 def _waiting(graph: Graph, queries: list[str]) -> list[str]:
-    """For each operator that rows may wait in: what it waits for."""
+    """For each operator in which rows may wait, the streams that it waits for."""
     used = _behind([_end_of(graph, query) for query in queries])
     prone = [node for node in used if isinstance(node, Node) and node.operator.idle_waiting_prone]
     return [f"  {node.name}: {', '.join(b.name for b in node.predecessors)}" for node in prone]
 
 
 def _end_of(graph: Graph, query: str) -> Origin:
-    """What a query's answer comes out of."""
+    """The node that produces the results of a query."""
     arc = graph.sinks[query].arc
     nodes: list[Origin] = [n for n in graph.nodes if n.operator.output is arc]
     leaves = [*graph.sources.values(), *graph.tables.values()]
@@ -60,10 +61,11 @@ def _end_of(graph: Graph, query: str) -> Origin:
 
 
 def _behind(ends: list[Origin]) -> list[Origin]:
-    """Everything that these are made of, inputs first and in their order."""
+    """These nodes and everything upstream of them, inputs first and in order."""
     found: dict[Origin, None] = {}
 
     def visit(one: Origin) -> None:
+        """Add the predecessors first, so that the result is in topological order."""
         if one not in found:
             for before in _before(one):
                 visit(before)
@@ -75,6 +77,7 @@ def _behind(ends: list[Origin]) -> list[Origin]:
 
 
 def _before(one: Origin) -> list[Origin]:
+    """The predecessors of an operator; a source has none."""
     return one.predecessors if isinstance(one, Node) else []
 
 
@@ -84,13 +87,15 @@ def _id(one: Origin) -> str:
 
 
 def _ets(arc: EtsArc) -> Arc:
+    """An arc that carries heartbeats past the operators in between."""
     through = [type(each).__name__.removesuffix("Operator").lower() for each in arc.through]
-    past = f", past {', '.join(through)}" if through else ""
-    note = f"ETS of {arc.origin.name} to input {arc.input} of {arc.target.name}{past}"
+    past = f", skipping {', '.join(through)}" if through else ""
+    note = f"heartbeats of {arc.origin.name} to input {arc.input} of {arc.target.name}{past}"
     return Arc(_id(arc.origin), _id(arc.target), ets=True, note=note)
 
 
 def _box(one: Origin, span: Span) -> Box:
+    """The box of an operator, a stream or a table in the diagram."""
     if isinstance(one, Node):
         return _operator(one, one.plan, span)
     look = Look.TABLE if isinstance(one, TableNode) else Look.SOURCE

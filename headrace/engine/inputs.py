@@ -1,4 +1,4 @@
-"""What is promised of the streams of a query, as data: the same for an engine here and for one elsewhere."""
+"""Bounds and promises of the streams of a query as plain data, for an engine here or on a worker."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from headrace.engine.engine import Engine
 from headrace.engine.timekeeper import Heartbeats
 from headrace.errors import TimeError
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import Source, TimeKind
+from headrace.plan.nodes.core import Source, TimeKind
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
 
 LEARN_NOTHING = (TimerPromise, ClockPromise, LatentPromise)
-"""Promises that hold whatever arrives."""
+"""Promises that do not depend on arrivals."""
 
 STRICT = Rules(disordered=True, enforce="strict")
-"""Rows in any order; those that break a promise are set apart as late."""
+"""Rows may come in any order; rows that break a promise are late."""
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Bounds, promises, ETS policies and rules by stream.
 
-    `heartbeats` speaks for the streams it names, `promises` for others; where both speak, the larger
-    heartbeat holds. Both are patterns: each engine gets copies of its own.
+    `heartbeats` covers the streams that it names, `promises` the others; where both cover a stream, the
+    larger heartbeat holds. Both are templates: each engine gets its own copies.
     """
 
     heartbeats: Heartbeats | None = None
@@ -34,7 +34,7 @@ class Inputs:
     rules: Mapping[str, Rules] = field(default_factory=dict)
 
     def rules_of(self, stream: str) -> Rules:
-        """What rows of a stream may do."""
+        """The rules for the rows of a stream: order, late data, guard."""
         return self.rules.get(stream, STRICT)
 
     def install(self, engine: Engine, sources: Iterable[Source]) -> None:
@@ -43,9 +43,9 @@ class Inputs:
         managed = self._managed(by_name)
         if self.heartbeats is not None:
             rules = {source: self.rules_of(name) for name, source in managed.items()}
-            engine.manage(copy.deepcopy(self.heartbeats), rules, copy.deepcopy(dict(self.promises)))
+            engine.streams.manage(copy.deepcopy(self.heartbeats), rules, copy.deepcopy(dict(self.promises)))
         for name, source in by_name.items():
-            engine.declare(
+            engine.streams.declare(
                 source,
                 policy=self.policies.get(name),
                 promise=None if name in managed else copy.deepcopy(self.promises.get(name)),
@@ -53,12 +53,13 @@ class Inputs:
             )
 
     def _managed(self, sources: Mapping[str, Source]) -> dict[str, Source]:
+        """The sources whose heartbeats come from the shared generator."""
         if self.heartbeats is None:
             return {}
         return {name: sources[name] for name in self.heartbeats.streams if name in sources}
 
     def check(self, sources: Iterable[Source]) -> None:
-        """Refuse an external stream of which nothing is promised: its rows would wait for ever."""
+        """Refuse an external stream without any promise: its rows would wait forever."""
         spoken = set(self.promises) | set(() if self.heartbeats is None else self.heartbeats.streams)
         for source in sources:
             if source.time is TimeKind.EXTERNAL and source.name not in spoken:
@@ -70,7 +71,7 @@ class Inputs:
                 )
 
     def heard_by(self, streams: Collection[str]) -> frozenset[str]:
-        """The streams besides `streams` whose arrivals can move the heartbeat of one of them."""
+        """The streams, in addition to `streams`, whose arrivals can move a heartbeat of one of them."""
         heard = frozenset() if self.heartbeats is None else self.heartbeats.heard_by(streams)
         return heard - frozenset(streams)
 
@@ -85,6 +86,6 @@ class Inputs:
         return not isinstance(self.promise_of(stream), LEARN_NOTHING)
 
     def promise_of(self, stream: str) -> Promise | None:
-        """The promise in force on a stream: none where `heartbeats` speaks for it."""
+        """The promise of a stream; None if `heartbeats` covers it."""
         managed = self.heartbeats is not None and stream in self.heartbeats.streams
         return None if managed else self.promises.get(stream)

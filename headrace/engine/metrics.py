@@ -1,4 +1,4 @@
-"""What the engine can tell of itself: counts, sizes, waiting."""
+"""The metrics of an engine: counts, sizes, waiting times."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class SourceMetrics:
 
 @dataclass(frozen=True)
 class NodeMetrics:
-    """An operator: rows out, state, what is in its output buffer, its waiting in ticks of the wall clock.
+    """An operator: rows out, state, the rows in its output buffer, its waiting time in wall-clock ticks.
 
-    `spilled_bytes` of state are on a shelf, beyond `state_bytes`.
+    `spilled_bytes` of state are on disk, beyond `state_bytes`.
     """
 
     rows_out: int
@@ -64,19 +64,19 @@ class Metrics:
 
     @property
     def bytes(self) -> int:
-        """All bytes held: state, and rows on their way."""
+        """All bytes held: state, and rows in buffers."""
         return self.memory.total
 
     @property
     def spilled_bytes(self) -> int:
-        """Bytes of state on a shelf, over all operators."""
+        """Bytes of state on disk, over all operators."""
         return sum(n.spilled_bytes for n in self.nodes.values())
 
 
 def account_waiting(nodes: Iterable[Node], now: int) -> None:
-    """Note which operators idle-wait from `now` on, and close the waits that ended.
+    """Note which operators idle-wait from `now` on, and close the waits that have ended.
 
-    An operator that let something out and still holds rows waits anew: for something else.
+    An operator that emitted something and still holds rows starts a new wait: for something else.
     """
     for node in nodes:
         if not node.operator.idle_waiting_prone:
@@ -116,6 +116,7 @@ def measure(graph: Graph, now: int) -> Metrics:
 
 
 def _node(node: Node, now: int, memory: Account) -> NodeMetrics:
+    """The metrics of one operator; a wait that is still open counts up to now."""
     open_wait = 0 if node.waiting_since is None else now - node.waiting_since
     operator = node.operator
     return NodeMetrics(
@@ -126,5 +127,5 @@ def _node(node: Node, now: int, memory: Account) -> NodeMetrics:
         memory.arcs[node.name],
         node.waiting_since,
         node.waited + open_wait,
-        operator.spilled_bytes(),
+        operator.memory.spilled_bytes(),
     )

@@ -1,4 +1,4 @@
-"""Why rows were set apart: how many for each reason, with the first of them in words.
+"""Why rows were late or rejected: a count for each reason, with the first message.
 
 A reason often names a value, so reasons that differ only in quoted values and numbers count as one.
 """
@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.time.punctuate import Late, Rejected
+from headrace.time.punctuation import Late, Rejected
 
 LATE, REJECTED = "late", "rejected"
 MOST: Final = 8
-"""Reasons that are told apart on one stream; rows for any other count together."""
+"""The number of different reasons kept for one stream; rows with any other reason are counted together."""
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\d[\w.:+-]*""")
 
@@ -25,7 +25,7 @@ _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\d[\w.:+-]*""")
 class Reason:
     """Rows of a stream that were late or rejected for one reason.
 
-    `first` is the reason given for the first of them, `worst` the most ticks by which one of them was late.
+    `first` is the message for the first of them, `worst` the largest lateness in ticks.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Reasons:
         self._found: dict[tuple[str, str, str, str], Reason] = {}
 
     def add(self, late: Iterable[Late], rejected: Iterable[Rejected]) -> None:
-        """Count rows that an engine has set apart. Rows that were admitted are not."""
+        """Count rows that an engine found late or rejected. Late rows that were admitted do not count."""
         for one in late:
             lost = ~one.admitted
             if lost.any():
@@ -66,7 +66,7 @@ class Reasons:
             self.merge(Reason(REJECTED, each.stream, len(each), str(each.code), each.reason))
 
     def merge(self, reason: Reason) -> None:
-        """Count what was counted elsewhere."""
+        """Add a count from elsewhere."""
         key = (reason.kind, reason.stream, reason.code, _VALUES.sub("…", reason.first))
         known = self._found.get(key)
         if known is None and self._full(reason):
@@ -78,6 +78,7 @@ class Reasons:
         self._found[key] = reason
 
     def _full(self, reason: Reason) -> bool:
+        """True if the stream already has the largest number of different reasons that are kept."""
         return sum(key[:2] == (reason.kind, reason.stream) for key in self._found) >= MOST
 
     def all(self) -> tuple[Reason, ...]:
@@ -89,14 +90,14 @@ class Reasons:
         return [asdict(each) for each in self._found.values()]
 
     def restore(self, state: Iterable[dict[str, Any]]) -> None:
-        """Go on counting from what `state` gave."""
+        """Continue counting from what `state` returned."""
         self._found.clear()
         for each in state:
             self.merge(Reason(**each))
 
 
 def merged(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Reasons that were counted apart, counted together."""
+    """Counts from several places, added up by reason."""
     together = Reasons()
     for each in reasons:
         together.merge(each)

@@ -12,31 +12,98 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import GraphError
-from headrace.flow.arcpart import ArcPart
-from headrace.flow.punctuations import from_bytes, from_plain, to_bytes, to_plain, unreadable
-from headrace.flow.state import Chunk, Part, Value, decode, encode
-from headrace.flow.widening import widened
+from headrace.flow.arc import Arc, Item
+from headrace.flow.batch import Batch
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Waiting
 from headrace.schema import Schema
-from headrace.time.punctuate import Punctuate
+from headrace.state.part import Chunk, Part, Value, decode, encode, widened
+from headrace.state.promises import from_bytes, from_plain, to_bytes, to_plain, unreadable
+from headrace.time.punctuation import Punctuate
 
+# The snapshot of an arc: the items appended since the last one, and the position of each reader.
+
+
+_TIMES = ("start", "end", "sign", "arrival")
+
+
+class ArcPart:
+    """Items are immutable, so only new ones are written; cursors and the heartbeat are written each time."""
+
+    def __init__(self, arc: Arc) -> None:
+        self._arc = arc
+        self._marked = -1
+
+    def bytes(self) -> int:
+        return self._arc.bytes()
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        arc = self._arc
+        begin = arc.base if full or self._marked < 0 else max(arc.base, self._marked)
+        chunk: dict[str, Any] = {"base": arc.base, "begin": begin, "heartbeat": arc.heartbeat}
+        chunk["rows_in"], chunk["reset"] = arc.rows_in, full or self._marked < 0
+        chunk["cursors"] = np.array([[r.position, r.offset] for r in arc.readers], np.int64).reshape(-1, 2)
+        position = begin
+        while (item := arc.item(position)) is not None:
+            chunk |= _write(item, f"{position - begin:08d}")
+            position += 1
+        chunk["count"] = position - begin
+        self._marked = position
+        return chunk
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        self.apply_with(chunk, chunk["cursors"].tolist())
+
+    def apply_with(self, chunk: Mapping[str, Any], cursors: list[list[int]]) -> None:
+        """Apply a chunk; the readers are others than those of the snapshot, and at these cursors."""
+        items = [_read(chunk, f"{i:08d}") for i in range(chunk["count"])]
+        self._arc.reload(chunk["reset"], chunk["begin"], items, cursors)
+        self._arc.heartbeat, self._arc.rows_in = chunk["heartbeat"], chunk["rows_in"]
+        self._marked = chunk["begin"] + chunk["count"]
+
+
+def _write(item: Item, at: str) -> dict[str, Any]:
+    """The columns of a batch or the bytes of a punctuation, under names that start with `at`."""
+    if not isinstance(item, Batch):
+        return {f"{at}/punctuation": to_bytes(to_plain(item))}
+    written: dict[str, Any] = {f"{at}/data": item.data}
+    for name in _TIMES:
+        array = getattr(item, name)
+        if array is not None:
+            written[f"{at}/{name}"] = array
+    return written
+
+
+def _read(chunk: Mapping[str, Any], at: str) -> Item:
+    """The item that `_write` wrote under `at`."""
+    punctuation = chunk.get(f"{at}/punctuation")
+    if punctuation is not None:
+        return from_plain(from_bytes(punctuation))
+    times: dict[str, Any] = {name: chunk.get(f"{at}/{name}") for name in _TIMES}
+    return Batch(chunk[f"{at}/data"], **times)
+
+
+STRUCTURE: Final = "structure"
+"""What the graph consists of; in full snapshots, and where it changed. Earlier versions do not have it."""
+TIMEKEEPER: Final = "timekeeper"
+"""The part of bounds between streams."""
 MEMORY: Final = "memory"
-"""The part of a budget: an engine with one may go on from a snapshot without, and the other way round."""
+"""The part of the memory budget: it may be missing in a snapshot, or in the engine that restores it."""
 ORDERS: Final = "orders"
-"""The part of joins that changed their order, or are about to; there is none if none did."""
+"""The part of joins that changed their order or are about to; missing if there are none."""
 LOOKS: Final = "looks"
-"""The part of an engine that looks at its orders by itself; another may go on without, as with `MEMORY`."""
+"""The part of automatic reoptimization; it may be missing, like `MEMORY`."""
 PROMISES: Final = "/promises"
-"""The punctuations that wait at an operator: a snapshot of an earlier version has none."""
+"""The punctuations that wait at an operator: snapshots of earlier versions do not have them."""
 Columns = Mapping[str, Schema]
-"""The columns of the rows in parts of a snapshot, by the names of the parts."""
-_OPTIONAL: Final = frozenset((MEMORY, LOOKS, ORDERS))
+"""The columns of the rows in parts of a snapshot, by name of the part."""
+_OPTIONAL: Final = frozenset((MEMORY, LOOKS, ORDERS, STRUCTURE))
 
 
 @dataclass(frozen=True)
@@ -54,7 +121,7 @@ class Snapshot:
         return sum(len(c) for c in self.chunks.values())
 
     def encode(self) -> bytes:
-        """As one string of bytes."""
+        """The snapshot as bytes."""
         sizes = {name: len(c) for name, c in self.chunks.items()}
         head = {"version": self.version, "since": self.since, "now": self.now, "chunks": sizes}
         text = json.dumps(head).encode()
@@ -62,15 +129,15 @@ class Snapshot:
 
     @staticmethod
     def decode(data: bytes) -> Snapshot:
-        """What `encode` wrote."""
+        """The snapshot that `encode` wrote."""
         return Snapshot.decode_all(data)[0]
 
     @staticmethod
     def decode_all(data: bytes) -> list[Snapshot]:
-        """Several, one after the other; at least one."""
+        """Several snapshots, one after the other; at least one."""
         found: list[Snapshot] = []
         at = 0
-        with _readable():
+        with readable():
             while at < len(data) or not found:
                 (size,) = struct.unpack_from("<I", data, at)
                 head = json.loads(data[at + 4 : at + 4 + size])
@@ -108,7 +175,7 @@ def snapshot_graph(
 
 
 def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot, columns: Columns) -> None:
-    """Apply a snapshot to a graph of the same queries; rows in it become those of `columns`."""
+    """Apply a snapshot to a graph of the same queries; its rows are cast to `columns`."""
     parts = dict(_parts(graph)) | extra
     names = parts.keys() ^ snapshot.chunks.keys()
     odd = sorted(name for name in names - _OPTIONAL if not name.endswith(PROMISES))
@@ -120,13 +187,13 @@ def restore_graph(graph: Graph, extra: dict[str, Part], snapshot: Snapshot, colu
         )
     for name, part in parts.items():
         if name in snapshot.chunks:
-            with _readable():
+            with readable():
                 part.apply(_widened(decode(snapshot.chunks[name]), columns.get(name)))
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
-    """Content that no version wrote, though its checksum may be right, is an error in words."""
+def readable() -> Iterator[None]:
+    """Turns any error from malformed content into a coded one; a checksum can be right by chance."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, struct.error, pa.ArrowException) as error:
@@ -148,12 +215,14 @@ def columns_of(graph: Graph) -> Columns:
 
 
 def _widened(chunk: dict[str, Value], schema: Schema | None) -> dict[str, Value]:
+    """The chunk with its batches cast to the types that the graph has now."""
     if schema is None:
         return chunk
     return {k: widened(v, schema) if isinstance(v, pa.RecordBatch) else v for k, v in chunk.items()}
 
 
 def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:
+    """All parts of the graph's state, with their names in a snapshot."""
     for name, source in graph.sources.items():
         yield f"source/{name}", SourcePart(source)
         yield f"source/{name}/arc", arc_part(source.arc)
@@ -168,7 +237,7 @@ def _parts(graph: Graph) -> Iterator[tuple[str, Part]]:
 
 
 def arc_part(arc: Any) -> ArcPart:
-    """The part of an arc, one and the same for its life."""
+    """The part of an arc; the same object as long as the arc exists."""
     if arc.part is None:
         arc.part = ArcPart(arc)
     part: ArcPart = arc.part

@@ -8,28 +8,35 @@ cast) is NULL.
 
 from __future__ import annotations
 
-from headrace.expressions.builder import coalesce, col, fn, lit, when
-from headrace.expressions.compile import compile
-from headrace.expressions.conditions import Between, Case, Coalesce, In, Like
+from headrace.expressions.compile import compile, compile_predicate
 from headrace.expressions.evaluate import evaluate, evaluator
 from headrace.expressions.expression import Expression, as_expression
 from headrace.expressions.functions import FUNCTIONS, register
 from headrace.expressions.nodes import (
     And,
     Arithmetic,
+    Between,
+    Case,
     Cast,
+    Coalesce,
     Column,
     Comparison,
     Function,
+    In,
     IsNotNull,
     IsNull,
+    Like,
     Literal,
     Negate,
     Not,
     Or,
     UserFunctionCall,
+    coalesce,
+    col,
+    fn,
+    lit,
+    when,
 )
-from headrace.expressions.predicate import compile_predicate
 from headrace.expressions.scope import Scope
 
 __all__ = [

@@ -1,10 +1,10 @@
 """`+ - * / % DIV` and unary minus, typed as in Spark SQL.
 
-Integers meet in the wider of the two types, decimals in Spark's precision and scale, `/` of integers is a
-double, `%` takes the sign of the dividend, `DIV` is the whole part of a quotient, exact, as a bigint. A bare
-NULL has the type of the other operand. Division by zero is NULL, of floats too. **Overflow is NULL**,
-as in Spark's `try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream, as
-Spark with ANSI does.
+Integers are computed in the wider of the two types, decimals in Spark's precision and scale. `/` of integers
+gives a double, `%` takes the sign of the dividend, `DIV` gives the exact integral part of a quotient as a
+bigint. A bare NULL has the type of the other operand. Division by zero is NULL, for floats too. **Overflow is
+NULL**, as in Spark's `try_add`: it neither wraps silently, as Spark without ANSI does, nor stops the stream,
+as Spark with ANSI does.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from headrace.expressions import arrow
 from headrace.expressions.bound import Bound, Call, Constant, Datum, Kernel, Vector, call
 from headrace.expressions.casts import cast, in_canonical_type
 from headrace.expressions.casts.numeric import guarded
+from headrace.expressions.literals import WIDE, as_float, as_scaled, in_range
 from headrace.expressions.types import MAX_PRECISION, as_decimal, common_type, family, is_numeric, mismatch
-from headrace.expressions.values import WIDE, as_float, as_scaled, in_range
 
 FIT: Final[dict[str, Callable[[pa.DataType, Any], Any]]] = {
     "integer": in_range,
@@ -32,7 +32,7 @@ FIT: Final[dict[str, Callable[[pa.DataType, Any], Any]]] = {
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """What is left after dividing towards zero; a float infinity leaves NaN."""
+    """The remainder of division towards zero; NaN for an infinite dividend."""
     if isinstance(left, float):
         return math.fmod(left, right) if math.isfinite(left) and not math.isnan(right) else math.nan
     if isinstance(left, Decimal):
@@ -41,17 +41,19 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def _quotient(left: Any, right: Any) -> int:
-    """How many times the divisor goes into the dividend, rounded towards zero."""
+    """The integral quotient, rounded towards zero."""
     if isinstance(left, Decimal):
         left, right = (int(each.scaleb(MAX_PRECISION, WIDE)) for each in (left, right))
     return int(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
 
 
 def _naive(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The naive half of an operator: compute, then fit into the result type."""
     return lambda of, left, right: FIT[family(of)](of, operation(left, right))
 
 
 def _naive_unless_zero(operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Like `_naive`, with NULL for division by zero."""
     return lambda of, left, right: None if right == 0 else FIT[family(of)](of, operation(left, right))
 
 
@@ -63,6 +65,8 @@ def _checked(name: str) -> Callable[[Call], Vector]:
 
 
 def _decimal_vector(name: str) -> Callable[[Call], Vector]:
+    """Arrow's decimal operator if its result type is Spark's, else row by row."""
+
     def lower(call: Call) -> Vector:
         exact = SCALES[name](*(each.type for each in call.args))
         same = exact == (call.type.precision, call.type.scale)
@@ -72,7 +76,7 @@ def _decimal_vector(name: str) -> Callable[[Call], Vector]:
 
 
 def _nonzero(call: Call) -> Vector:
-    """The divisor with NULL in place of zero; a divisor known to be no zero is left alone."""
+    """The divisor with NULL in place of zero; a constant that is not zero is left unchanged."""
     divisor = call.args[1]
     if isinstance(divisor, Constant):
         return lambda datum: datum
@@ -95,7 +99,7 @@ def _divide(call: Call) -> Vector:
 
 
 def _modulo(call: Call) -> Vector:
-    """NumPy's C remainder, on views; Arrow before 24 has none."""
+    """C remainder in NumPy, on views; Arrow before 24 has no such function."""
     if family(call.type) == "decimal":
         return arrow.rowwise(call)
     of, divisor = call.type, call.args[1]
@@ -114,7 +118,7 @@ def _modulo(call: Call) -> Vector:
 
 
 def _whole_quotient(call: Call) -> Vector:
-    """Exact in int64: NumPy rounds down, so a quotient below zero that leaves a rest is one more."""
+    """Exact in int64: NumPy rounds down, so a negative quotient with a remainder is increased by one."""
     if family(call.args[0].type) == "decimal":
         return arrow.rowwise(call)
     of = call.type
@@ -144,7 +148,7 @@ def _modulo_by(of: pa.DataType, divisor: Any) -> Vector:
 
 
 def _negative(value: Any) -> Any:
-    """Python's own minus would round decimals to 28 digits."""
+    """Exact negation; Python's unary minus would round decimals to 28 digits."""
     return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
@@ -162,25 +166,30 @@ NEGATE: Final = Kernel("-", lambda of, value: FIT[family(of)](of, _negative(valu
 
 
 def _whole(of: pa.DataType) -> int:
+    """Digits before the decimal point."""
     digits: int = of.precision - of.scale
     return digits
 
 
 def _sum_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    """Precision and scale of a sum or difference."""
     scale = max(left.scale, right.scale)
     return max(_whole(left), _whole(right)) + scale + 1, scale
 
 
 def _product_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    """Precision and scale of a product."""
     return left.precision + right.precision + 1, left.scale + right.scale
 
 
 def _quotient_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    """Precision and scale of a quotient."""
     scale = max(6, left.scale + right.precision + 1)
     return _whole(left) + right.scale + scale, scale
 
 
 def _remainder_digits(left: pa.DataType, right: pa.DataType) -> Digits:
+    """Precision and scale of a remainder."""
     scale = max(left.scale, right.scale)
     return max(1, min(_whole(left), _whole(right)) + scale), scale
 
@@ -210,12 +219,15 @@ PYTHON: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def _wide(name: str, left: Any, right: Any) -> Any:
-    """Python's own operator, decimals with digits to spare."""
+    """Python's operator, with enough digits for decimals."""
     return getattr(WIDE, name)(left, right) if isinstance(left, Decimal) else PYTHON[name](left, right)
 
 
 def decimal_type(precision: int, scale: int) -> pa.DataType:
-    """Spark's bounded decimal: beyond 38 digits the fraction gives way, but keeps 6 digits if it had them."""
+    """Spark's bounded decimal.
+
+    Beyond 38 digits the scale is reduced, but not below 6 digits if it had them.
+    """
     if precision <= MAX_PRECISION:
         return pa.decimal128(precision, scale)
     room = MAX_PRECISION - (precision - scale)
@@ -223,7 +235,7 @@ def decimal_type(precision: int, scale: int) -> pa.DataType:
 
 
 def _as_decimal(bound: Bound) -> Bound:
-    """A literal integer needs only the digits that it has."""
+    """A number as a decimal; an integer literal gets only the digits that it has."""
     if isinstance(bound, Constant) and isinstance(bound.value, int):
         return cast(bound, pa.decimal128(len(str(abs(bound.value))), 0))
     return cast(bound, as_decimal(bound.type))
@@ -248,6 +260,7 @@ def arithmetic(op: str, left: Bound, right: Bound) -> Bound:
 
 
 def _divided_whole(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
+    """`DIV` for integers and decimals."""
     if family(of) == "float":
         raise mismatch("'DIV'", left.type, right.type, hint="CAST(a / b AS BIGINT) divides doubles")
     meet = _as_decimal if family(of) == "decimal" else _as_bigint
@@ -259,7 +272,7 @@ def _as_bigint(bound: Bound) -> Bound:
 
 
 def _call(kernel: Kernel, left: Bound, right: Bound, of: pa.DataType) -> Bound:
-    """The call; by a constant zero it is NULL, so that lowerings meet none."""
+    """The call; division by a constant zero is NULL, so lowerings never see one."""
     by_zero = kernel.name in DIVISIONS and isinstance(right, Constant) and right.value == 0
     return Constant(None, of) if by_zero else call(kernel, (left, right), of)
 

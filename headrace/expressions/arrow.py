@@ -1,4 +1,4 @@
-"""The ways in which a kernel touches Arrow: a prepared call, NumPy views, row by row as the last resort."""
+"""How kernels use Arrow: prepared calls, NumPy views, and row by row as the last resort."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def function(name: str, options: Any = None) -> Vector:
 
 
 def direct(name: str, options: Any = None) -> Callable[[Call], Vector]:
-    """A lowering that is one Arrow function, whatever the types."""
+    """A lowering that is one Arrow function, for all types."""
     return lambda call: function(name, options)
 
 
@@ -43,7 +43,7 @@ def dtype_of(of: pa.DataType) -> np.dtype[Any]:
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
-    """A zero-copy view of the values of a fixed-width array; what stands in a null slot is arbitrary."""
+    """A zero-copy view of the values of a fixed-width array; values in null slots are arbitrary."""
     if array.null_count:
         dtype = dtype_of(array.type)
         return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
@@ -89,7 +89,7 @@ def from_numpy(of: pa.DataType, found: npt.NDArray[Any], valid: npt.NDArray[np.b
 
 
 def operand(datum: Datum) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """A datum as NumPy sees it: values that broadcast, and which of them are not null."""
+    """A datum for NumPy: values that broadcast, and a mask of those that are not null."""
     if isinstance(datum, pa.Scalar):
         return np.asarray(datum.as_py(), datum.type.to_pandas_dtype()), np.ones(1, np.bool_)
     valid = validity(datum) if datum.null_count else np.ones(1, np.bool_)
@@ -102,7 +102,7 @@ def null_where(mask: Datum, of: pa.DataType, datum: Datum) -> Datum:
 
 
 def rowwise(call: Call) -> Vector:
-    """The kernel's naive half over Python values: right, and slow (about 1 µs a row)."""
+    """The kernel's naive half over Python values: correct, but slow (about 1 µs per row)."""
     kernel, of = call.kernel, call.type
 
     def run(*args: Datum) -> pa.Array:
@@ -116,7 +116,7 @@ def rowwise(call: Call) -> Vector:
 
 
 def _bounded(call: Call, columns: list[list[Any]]) -> Iterator[Any]:
-    """The values of a kernel that makes long texts, as long as all of them fit."""
+    """The values of a kernel that produces long texts; an error if their total size is too large."""
     total = 0
     for row in zip(*columns, strict=True):
         value = call.kernel.row(call.type, row)

@@ -1,8 +1,7 @@
-"""The typed core that every expression is resolved to: inputs, constants and calls, all coercions explicit.
+"""The typed form of every expression: inputs, constants and calls, with all coercions explicit.
 
-Two readers share it: `compile` turns it into Arrow calls, `evaluate` walks it row by row in plain Python.
-What they share is what an expression *is* (its types); what it *computes* each gets from its own half of a
-`Kernel`.
+Two evaluators share it: `compile` turns it into Arrow calls, `evaluate` walks it row by row in plain Python.
+They share what an expression *is* (its types); what it *computes*, each gets from its own half of a `Kernel`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow as pa
 from headrace.expressions.growth import LONGEST, Growth, refuse_constant
 
 Datum = Any
-"""A `pa.Array`, or a `pa.Scalar` that stands for a column of equal values."""
+"""A `pa.Array`, or a `pa.Scalar` that represents a column of equal values."""
 
 Vector = Callable[..., Datum]
 """The compiled half of a call: data in, datum out."""
@@ -41,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel applied to arguments that already have the types it wants."""
+    """A kernel applied to arguments that already have the required types."""
 
     kernel: Kernel
     args: tuple[Bound, ...]
@@ -55,11 +54,11 @@ Bound = Input | Constant | Call
 class Kernel:
     """One operation with its two independent halves.
 
-    `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once;
-    None means that the operation runs row by row (`arrow.rowwise`). Both are total: what has no value is
-    NULL, nothing raises. A `strict` kernel gives NULL as soon as one argument is NULL, and its naive half
-    never sees one. `given` is what it was made with besides its arguments. `growth` says how long the texts
-    are that it makes, if they can be much longer than its arguments: what is too long is NULL.
+    `naive(type, *values)` computes one row in plain Python. `lower(call)` prepares the Arrow form once; None
+    means that the operation runs row by row (`arrow.rowwise`). Both are total: a result that does not exist
+    is NULL, and nothing raises. A `strict` kernel returns NULL as soon as one argument is NULL, and its naive
+    half never sees one. `given` is what it was created with besides its arguments. `growth` gives the size of
+    its texts, if they can be much longer than its arguments: a text that is too long is NULL.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Kernel:
 
 
 def call(kernel: Kernel, args: tuple[Bound, ...], of: pa.DataType) -> Bound:
-    """The call, or the constant that it always gives."""
+    """The call, or a constant if its value is already known."""
     constants = [each.value for each in args if isinstance(each, Constant)]
     if kernel.strict and any(value is None for value in constants):
         return Constant(None, of)

@@ -1,7 +1,7 @@
-"""The naive evaluator: one row, plain Python, None for NULL; what the compiled form is checked against.
+"""The naive evaluator: one row, plain Python, None for NULL. The compiled form is checked against it.
 
-It shares with compilation what an expression is (the bound tree: types and coercions) and nothing of how it
-is computed: no Arrow function, no vector.
+It shares with compilation what an expression is (the bound tree: types and coercions) but not how it is
+computed: it uses no Arrow function and no vector.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def evaluate(
 ) -> object:
     """The value of the expression on `row`.
 
-    Without a `schema` the columns have the types of the row's own values (64-bit numbers), which is all the
-    same unless narrow types overflow or a NULL decides a type; with many rows, `evaluator` types only once.
+    Without a `schema`, the columns have the types of the row's values (64-bit numbers), which makes a
+    difference only if narrow types overflow or a NULL decides a type. For many rows, `evaluator` types the
+    expression only once.
     """
     return evaluator(expression, schema or _schema(row), functions)(row)
 
@@ -51,6 +52,7 @@ def _value(bound: Bound, row: Row) -> Any:
 
 
 def _schema(row: Row) -> pa.Schema:
+    """A schema inferred from the values of a row."""
     return pa.schema([(name, _wide(infer(value))) for name, value in row.items()])
 
 

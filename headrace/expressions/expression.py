@@ -1,8 +1,8 @@
-"""What every expression can do, and the operators that build larger ones.
+"""The base class of expressions, and the operators that build larger ones.
 
 `==` is **structural equality**, because equal sub-plans are shared; SQL equality is `.eq(x)` and `.ne(x)`.
-The other operators build expressions, and Python values beside an expression become literals: `(col("v") *
-2 < 95) & ~col("k").is_null()`.
+The other operators build expressions, and Python operands become literals: `(col("v") * 2 < 95) &
+~col("k").is_null()`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Node = TypeVar("Node", bound="type[Expression]")
 
 
 def node(of: Node) -> Node:
-    """Enter a node class in the table."""
+    """Add a node class to the table."""
     NODES[of.__name__] = of
     return of
 
 
 def as_expression(value: object) -> Expression:
-    """`value` itself if it is an expression, else the literal."""
+    """`value` itself if it is an expression, else a literal."""
     return value if isinstance(value, Expression) else NODES["Literal"](value)
 
 
@@ -55,7 +55,7 @@ class Expression:
 
     @abstractmethod
     def _bind(self, scope: Scope) -> Bound:
-        """The typed form; errors leave their place to `bind`."""
+        """The typed form; `bind` adds the place to errors."""
 
     @abstractmethod
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Expression:
         return tuple(_expressions(getattr(self, each.name) for each in fields(self)))
 
     def columns(self) -> frozenset[str]:
-        """The names of the columns that are read; found once, for plans are rewritten by asking it often."""
+        """The names of the columns that are read; cached, because plan rewriting asks for it often."""
         found: frozenset[str] | None = self.__dict__.get("_columns")
         if found is None:
             found = frozenset(name for each in self.children() for name in each.columns())
@@ -87,13 +87,16 @@ class Expression:
         return found
 
     def rename(self, mapping: Mapping[str, str]) -> Expression:
-        """The same expression over columns renamed by `mapping`; names that it lacks stay."""
+        """The same expression with columns renamed by `mapping`; other names are unchanged."""
         names = [each.name for each in fields(self)]
         return replace(self, **{name: _renamed(getattr(self, name), mapping) for name in names})
 
     def __bool__(self) -> NoReturn:
         raise ExpressionError(
-            "HR-E010", "an expression is neither true nor false", place=str(self), hint="combine with & | ~"
+            "HR-E010",
+            "an expression has no truth value in Python",
+            place=str(self),
+            hint="combine conditions with & | ~ instead of and, or, not",
         )
 
     def eq(self, other: object) -> Expression:
@@ -105,7 +108,7 @@ class Expression:
         return _make("Comparison", "<>", self, other)
 
     def eq_null_safe(self, other: object) -> Expression:
-        """SQL `<=>`: NULL equals NULL, and the answer is never NULL."""
+        """SQL `<=>`: NULL equals NULL, and the result is never NULL."""
         return _make("Comparison", "<=>", self, other)
 
     def __lt__(self, other: object) -> Expression:
@@ -190,6 +193,7 @@ class Expression:
 
 
 def _expressions(values: Iterable[object]) -> Iterator[Expression]:
+    """The expressions among field values, including those in tuples."""
     for value in values:
         if isinstance(value, Expression):
             yield value

@@ -1,7 +1,7 @@
-"""Texts that a function makes longer: how long they become is known before they are made.
+"""Functions that make texts longer: the size of a result is known before it is computed.
 
-A text longer than `LONGEST` has no value: it is NULL, or an error where it is known before the first row. All
-texts of a batch together may take `TOTAL`: an array of Arrow holds no more than twice that.
+A text longer than `LONGEST` is NULL, or an error if that is known before the first row. All texts of a batch
+together may take `TOTAL` bytes: an Arrow array holds at most twice that.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ import pyarrow.compute as pc
 from headrace.errors import ExpressionError
 
 LONGEST: Final = 16 << 20
-"""Bytes of one text that a function makes."""
+"""Maximum size in bytes of one text that a function produces."""
 TOTAL: Final = 1 << 30
-"""Bytes of all texts that a function makes of one batch."""
+"""Maximum size in bytes of all texts that a function produces from one batch."""
 
 Sizes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How many bytes a result has at most: of one row (None is not known yet), and of each row of a batch."""
+    """The maximum size of a result in bytes.
+
+    For one row (None is not known yet), and for each row of a batch.
+    """
 
     of_row: Callable[..., int]
     of_batch: Callable[..., Sizes]
@@ -35,18 +38,18 @@ class Growth:
 
 
 def refuse_constant(name: str, size: int) -> None:
-    """An error if a function is sure to make a text that is too long."""
+    """Raise an error if a function always produces a text that is too long."""
     if size > LONGEST:
-        message = f"{name} would make a text of {size:,} bytes; the limit is {LONGEST:,}"
-        raise ExpressionError("HR-E015", message, hint="ask for a shorter text")
+        message = f"{name} would return a string of {size:,} bytes; the limit is {LONGEST:,}"
+        raise ExpressionError("HR-E015", message, hint="make the string shorter")
 
 
 def refuse_total(name: str, total: int, rows: int) -> None:
-    """An error if a batch of texts is too long."""
+    """Raise an error if the texts of a batch are too long in total."""
     if total > TOTAL:
-        message = f"{name} would make {total:,} bytes of text from {rows:,} rows; the limit is {TOTAL:,}"
+        message = f"{name} would return {total:,} bytes of strings for {rows:,} rows; the limit is {TOTAL:,}"
         raise ExpressionError(
-            "HR-E016", message, place=name, hint="make shorter texts, or read smaller blocks"
+            "HR-E016", message, place=name, hint="make the strings shorter, or read smaller blocks"
         )
 
 
@@ -76,17 +79,18 @@ def lengths(datum: Any) -> Any:
 
 
 def numbers(datum: Any) -> Any:
-    """Each whole number, 0 for NULL."""
+    """Each integer, 0 for NULL."""
     if isinstance(datum, pa.Scalar):
         return datum.as_py() or 0
     return pc.fill_null(datum, 0).to_numpy(zero_copy_only=False)
 
 
 def utf8_size(text: str | None) -> int:
+    """Bytes of a text in UTF-8; 0 for NULL."""
     return 0 if text is None else len(text.encode("utf-8", "surrogatepass"))
 
 
 def column(sizes: Any, *args: Any) -> Sizes:
-    """Sizes as one number a row of the arguments."""
+    """Sizes as one number per row of the arguments."""
     rows = next((len(each) for each in args if isinstance(each, pa.Array)), 1)
     return np.broadcast_to(np.asarray(sizes, np.int64), (rows,))

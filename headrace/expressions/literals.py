@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -51,18 +52,50 @@ def infer(value: object) -> pa.DataType:
     """The type of a Python value as Spark reads it: `int` is int32 where it fits, else int64."""
     rule = INFERRED.get(type(value))
     if rule is None:
-        raise ExpressionError("HR-E007", f"{value!r} is no SQL value", hint="give a plain Python scalar")
+        raise ExpressionError(
+            "HR-E007",
+            f"{value!r} is not an SQL value",
+            hint="pass a number, string, bool, date, datetime or Decimal",
+        )
     return rule(value)
 
 
 def normal(value: Any, of: pa.DataType) -> Any:
-    """`value` as Arrow reads it back from a `of`; equal literals thereby hold equal values."""
+    """`value` as Arrow returns it from a value of type `of`, so that equal literals hold equal values."""
     try:
         return pa.scalar(value, of).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
-        raise ExpressionError("HR-E007", f"{value!r} is no {sql_name(of)}", hint=str(reason)) from None
+        raise ExpressionError("HR-E007", f"{value!r} is not a {sql_name(of)}", hint=str(reason)) from None
 
 
 def text(value: object) -> str:
-    """The literal as SQL writes it."""
+    """The literal as SQL."""
     return TEXT.get(type(value), str)(value)
+
+
+# Which values fit which type, in plain Python: the basis of naive evaluation.
+
+
+WIDE: Final = Context(prec=120)
+"""Enough digits for any product or quotient of two 38-digit decimals before rounding."""
+
+
+def in_range(of: pa.DataType, value: int) -> int | None:
+    """`value`, or NULL if the integer type `of` cannot hold it."""
+    limit = 1 << (of.bit_width - 1)
+    return value if -limit <= value < limit else None
+
+
+def as_float(of: pa.DataType, value: float) -> float:
+    """`value` rounded to the precision of `of`."""
+    return ctypes.c_float(value).value if of == pa.float32() else value
+
+
+def as_scaled(of: pa.DataType, value: Decimal) -> Decimal | None:
+    """`value` rounded half up to the scale of `of`, or NULL if it exceeds the precision."""
+    if not value.is_finite() or value.adjusted() > of.precision:
+        return None
+    scaled = value.quantize(Decimal(1).scaleb(-of.scale), ROUND_HALF_UP, WIDE)
+    if not scaled:
+        return abs(scaled)
+    return scaled if scaled.adjusted() < of.precision - of.scale else None

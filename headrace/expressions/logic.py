@@ -26,6 +26,7 @@ def _naive_or(of: pa.DataType, *values: bool | None) -> bool | None:
 
 
 def _fold(name: str) -> Any:
+    """A lowering that folds a binary Arrow function over all operands."""
     step = arrow.function(name)
 
     def lower(call: Call) -> Vector:
@@ -44,10 +45,10 @@ IS_NOT_NULL: Final = Kernel(
 
 
 def as_boolean(what: str, bound: Bound) -> Bound:
-    """`bound` if it is a condition; NULL is one."""
+    """`bound` if it is a boolean or NULL."""
     bound = in_canonical_type(bound)
     if family(bound.type) not in ("boolean", "null"):
-        raise mismatch(what, bound.type, hint="a condition is a comparison or a boolean column")
+        raise mismatch(what, bound.type, hint="use a comparison or a boolean column")
     return cast(bound, pa.bool_())
 
 
@@ -57,5 +58,5 @@ def connective(kernel: Kernel, *operands: Bound) -> Bound:
 
 
 def null_test(kernel: Kernel, operand: Bound) -> Bound:
-    """IS NULL or IS NOT NULL of anything."""
+    """IS NULL or IS NOT NULL, for any type."""
     return call(kernel, (operand,), pa.bool_())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -12,11 +12,14 @@ from headrace.expressions import literals, logic
 from headrace.expressions.arithmetic import arithmetic, negate
 from headrace.expressions.bound import Bound, Constant
 from headrace.expressions.casts import cast
-from headrace.expressions.comparison import comparison
-from headrace.expressions.expression import Expression, node
-from headrace.expressions.functions.registry import UserFunction
+from headrace.expressions.choice import case
+from headrace.expressions.choice import coalesce as first_known
+from headrace.expressions.comparison import between, comparison, in_list, like
+from headrace.expressions.expression import Expression, as_expression, node
+from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.functions.rule import UserFunction
 from headrace.expressions.scope import Scope
-from headrace.expressions.types import sql_name
+from headrace.expressions.types import sql_name, type_named
 
 
 @node
@@ -42,10 +45,10 @@ class Column(Expression):
 @node
 @dataclass(frozen=True, eq=False)
 class Literal(Expression):
-    """A value of a type; without one, of the type that Spark would infer.
+    """A value of a type; by default, of the type that Spark would infer.
 
-    Two literals are equal if they have the same type and are written the same, so that NaN equals itself
-    and -0.0 is not 0.0: what is shared computes the same.
+    Two literals are equal if they have the same type and the same text, so NaN equals itself and -0.0 is not
+    0.0: expressions that are shared because they are equal compute the same value.
     """
 
     value: Any
@@ -152,7 +155,7 @@ class Or(Expression):
 @node
 @dataclass(frozen=True)
 class Not(Expression):
-    """NULL stays NULL."""
+    """Logical negation; NULL stays NULL."""
 
     operand: Expression
 
@@ -194,7 +197,7 @@ class IsNotNull(Expression):
 @node
 @dataclass(frozen=True)
 class Cast(Expression):
-    """CAST as Spark's `try_cast`: NULL where there is no such value."""
+    """CAST with the semantics of Spark's `try_cast`: NULL if the value cannot be represented."""
 
     operand: Expression
     to: pa.DataType
@@ -209,7 +212,7 @@ class Cast(Expression):
 @node
 @dataclass(frozen=True)
 class Function(Expression):
-    """A function of the table, by name."""
+    """A function of the function table, by name."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -225,7 +228,7 @@ class Function(Expression):
 @node
 @dataclass(frozen=True)
 class UserFunctionCall(Function):
-    """A user's function, which comes with the call: no table needs to know it."""
+    """A user's function; the call carries its definition, so no table has to contain it."""
 
     definition: UserFunction
 
@@ -241,3 +244,128 @@ ATOMS = frozenset({"Column", "Literal", "Cast", "Function", "UserFunctionCall", 
 def nested(operand: Expression) -> str:
     """The operand's text, in parentheses unless it is one word or one call."""
     return str(operand) if type(operand).__name__ in ATOMS else f"({operand})"
+
+
+# The nodes that choose and test: IN, BETWEEN, LIKE, CASE, COALESCE.
+
+
+NULL: Final = Literal(None)
+
+
+@node
+@dataclass(frozen=True)
+class In(Expression):
+    """True if the operand equals an option; NULL if it or, otherwise, an option is NULL.
+
+    IN of an empty list is false, even for NULL, as in Spark.
+    """
+
+    operand: Expression
+    options: tuple[Expression, ...]
+
+    def _bind(self, scope: Scope) -> Bound:
+        return in_list(self.operand.bind(scope), [each.bind(scope) for each in self.options])
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)} IN ({', '.join(map(str, self.options))})"
+
+
+@node
+@dataclass(frozen=True)
+class Between(Expression):
+    """Both bounds are included."""
+
+    operand: Expression
+    low: Expression
+    high: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return between(self.operand.bind(scope), self.low.bind(scope), self.high.bind(scope))
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)} BETWEEN {nested(self.low)} AND {nested(self.high)}"
+
+
+@node
+@dataclass(frozen=True)
+class Like(Expression):
+    """The whole text matches a pattern of `%` and `_`."""
+
+    operand: Expression
+    pattern: Expression
+    escape: str = "\\"
+
+    def _bind(self, scope: Scope) -> Bound:
+        return like(self.operand.bind(scope), self.pattern.bind(scope), self.escape)
+
+    def __str__(self) -> str:
+        escape = "" if self.escape == "\\" else f" ESCAPE {literals.text(self.escape)}"
+        return f"{nested(self.operand)} LIKE {nested(self.pattern)}{escape}"
+
+
+@node
+@dataclass(frozen=True)
+class Case(Expression):
+    """Searched CASE; write `CASE x WHEN v` with the condition `x = v`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression = NULL
+
+    def _bind(self, scope: Scope) -> Bound:
+        branches = [(condition.bind(scope), value.bind(scope)) for condition, value in self.branches]
+        return case(branches, self.default.bind(scope))
+
+    def __str__(self) -> str:
+        branches = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
+        return f"CASE {branches} ELSE {self.default} END"
+
+    def when(self, condition: object, value: object) -> Case:
+        """The CASE with one more branch."""
+        return Case((*self.branches, (as_expression(condition), as_expression(value))), self.default)
+
+    def otherwise(self, value: object) -> Case:
+        """The CASE with a value for rows where no condition is true."""
+        return Case(self.branches, as_expression(value))
+
+
+@node
+@dataclass(frozen=True)
+class Coalesce(Expression):
+    """The first operand that is not NULL."""
+
+    operands: tuple[Expression, ...]
+
+    def _bind(self, scope: Scope) -> Bound:
+        return first_known(*(each.bind(scope) for each in self.operands))
+
+    def __str__(self) -> str:
+        return f"COALESCE({', '.join(map(str, self.operands))})"
+
+
+# Functions to write expressions in Python: `col("v") > 3`, `lit(1)`, `fn("upper", col("x"))`.
+
+
+def col(name: str) -> Column:
+    """The column called `name`."""
+    return Column(name)
+
+
+def lit(value: object, of: str | pa.DataType | None = None) -> Literal:
+    """A literal, of the type that Spark would infer unless `of` names another."""
+    return Literal(value, type_named(of) if isinstance(of, str) else of)
+
+
+def fn(name: str, *arguments: object) -> Function:
+    """A call of the function `name`."""
+    given, rule = tuple(as_expression(each) for each in arguments), FUNCTIONS.get(name.lower())
+    return UserFunctionCall(name, given, rule) if isinstance(rule, UserFunction) else Function(name, given)
+
+
+def when(condition: object, value: object) -> Case:
+    """The first branch of a CASE; continue with `.when(…)` and `.otherwise(…)`."""
+    return Case(((as_expression(condition), as_expression(value)),))
+
+
+def coalesce(*operands: object) -> Coalesce:
+    """The first value that is not NULL."""
+    return Coalesce(tuple(as_expression(each) for each in operands))

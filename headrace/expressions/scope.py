@@ -1,4 +1,4 @@
-"""What names mean: the columns of a schema and the functions of a table."""
+"""Name resolution: the columns of a schema and the functions of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.expressions.bound import Bound, Input
 
 
 class Rule(Protocol):
-    """How a function takes its arguments: checks and coerces them, and names its kernel."""
+    """How a function binds its arguments: checks and coerces them, and chooses its kernel."""
 
     @property
     def name(self) -> str: ...
@@ -31,24 +31,28 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns and functions that an expression may name."""
+    """The columns and functions that an expression may use."""
 
     schema: pa.Schema
     functions: Mapping[str, Rule]
 
     def column(self, name: str) -> Input:
-        """The input column called `name`, exactly and only once."""
+        """The input column called `name`; the name must match exactly one column."""
         indices = self.schema.get_all_field_indices(name)
         if len(indices) == 1:
             return Input(name, indices[0], self.schema.field(indices[0]).type)
         if indices:
-            raise ExpressionError("HR-E008", f"column {name!r} is ambiguous", hint="qualify or rename it")
+            raise ExpressionError(
+                "HR-E008", f"column {name!r} is ambiguous", hint="qualify the name, or rename a column"
+            )
         hint = nearest(name, self.schema.names, f"columns: {', '.join(self.schema.names)}")
-        raise ExpressionError("HR-E001", f"no column {name!r}", hint=hint)
+        raise ExpressionError("HR-E001", f"the column {name!r} does not exist", hint=hint)
 
     def function(self, name: str) -> Rule:
-        """The function called `name`, in any case."""
+        """The function called `name`, ignoring case."""
         found = self.functions.get(name.lower())
         if found is None:
-            raise ExpressionError("HR-E002", f"no function {name!r}", hint=nearest(name, self.functions))
+            raise ExpressionError(
+                "HR-E002", f"the function {name!r} does not exist", hint=nearest(name, self.functions)
+            )
         return found

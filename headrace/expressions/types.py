@@ -1,9 +1,9 @@
-"""The SQL types, as Arrow types, and which type two of them meet in.
+"""The SQL types, as Arrow types, and the common type of two of them.
 
 Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else is `other` and can
-only be carried, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is
-its unit. Where Spark's legacy and ANSI rules differ the lossless one is taken (integer with float32 meets
-in float64).
+only be passed on, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is
+its unit. Where Spark's legacy and ANSI rules differ, the lossless one is used (the common type of integer and
+float32 is float64).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.errors import ExpressionError
 
 MAX_PRECISION: Final = 38
 MICROS: Final = pa.timestamp("us")
-"""TIMESTAMP_NTZ: what a clock on the wall showed."""
+"""TIMESTAMP_NTZ: a wall-clock time."""
 INSTANT: Final = pa.timestamp("us", "UTC")
 """TIMESTAMP: an instant. Its fields (hour, day, …) are those in UTC, in both runtimes and in any session."""
 
@@ -115,28 +115,28 @@ def canonical(of: pa.DataType) -> pa.DataType:
 
 
 def type_named(name: str) -> pa.DataType:
-    """The type that SQL calls `name`: `double`, `decimal(10,2)`, `int64`, …"""
+    """The type with this SQL name: `double`, `decimal(10,2)`, `int64`, …"""
     found = _DECIMAL.fullmatch(name.strip())
     if found:
         return pa.decimal128(int(found[1]), int(found[2] or 0))
     known = NAMES.get(name.strip().lower())
     if known is None:
         names = ", ".join(sorted(NAMES))
-        raise ExpressionError("HR-E006", f"no type is called {name!r}", hint=f"types: {names}")
+        raise ExpressionError("HR-E006", f"the type {name!r} does not exist", hint=f"types: {names}")
     return known
 
 
 def sql_name(of: pa.DataType) -> str:
-    """What SQL calls `of`."""
+    """The SQL name of a type."""
     if pa.types.is_decimal128(of):
         return f"decimal({of.precision},{of.scale})"
     return SQL_NAMES.get(of, str(of))
 
 
 def mismatch(what: str, *types: pa.DataType, hint: str = "") -> ExpressionError:
-    """The error of an operation that has no meaning on `types`; its place is filled in by the node."""
+    """The error for an operation that does not support `types`; the node adds its place."""
     shown = ", ".join(sql_name(each) for each in types)
-    message = f"{what} is not defined on ({shown})"
+    message = f"{what} is not defined for ({shown})"
     return ExpressionError("HR-E004", message, hint=hint or "write an explicit CAST")
 
 
@@ -154,7 +154,7 @@ def _floats(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _decimals(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Digits before the point win over digits after it when both do not fit."""
+    """If not all digits fit, digits before the point take precedence."""
     left, right = as_decimal(left), as_decimal(right)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     scale = max(0, min(max(left.scale, right.scale), MAX_PRECISION - whole))
@@ -182,7 +182,7 @@ MEETS: Final[dict[tuple[str, str], Callable[[pa.DataType, pa.DataType], pa.DataT
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds the values of both, or None where SQL has none without a CAST."""
+    """The narrowest type that holds the values of both; None if SQL requires a CAST."""
     left, right = sorted((canonical(left), canonical(right)), key=family)
     if pa.types.is_null(left) or left == right:
         return right
@@ -193,7 +193,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def common_of(what: str, types: Iterable[pa.DataType]) -> pa.DataType:
-    """The common type of all, or the error that says that `what` has none."""
+    """The common type of all; an error that names `what` if there is none."""
     types = list(types)
 
     def meet(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -206,5 +206,5 @@ def common_of(what: str, types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a type is one of the other: what is given without a CAST may be taken so."""
+    """Whether every value of `given` is also a value of `wanted`, so that no CAST is needed."""
     return bool(given == wanted or common_type(canonical(given), wanted) == wanted)

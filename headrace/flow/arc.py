@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from headrace.flow.batch import Batch
-from headrace.flow.holdings import Holdings
+from headrace.flow.batch import Batch, Holdings
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MIN_TIME
 
@@ -35,18 +34,18 @@ class Arc:
         self.part: object | None = None
 
     def reader(self) -> Reader:
-        """A new cursor, at the tail: it sees what is appended from now on."""
+        """A new cursor at the tail: it sees items appended from now on."""
         reader = Reader(self, self.base + len(self._items))
         self._readers.append(reader)
         return reader
 
     def close(self, reader: Reader) -> None:
-        """Forget a cursor; what only it had not read leaves."""
+        """Remove a cursor; items that only it had not read are dropped."""
         self._readers.remove(reader)
         self.trim()
 
     def replace(self, old: Reader, new: Reader) -> None:
-        """Let a new cursor of this arc go on where an old one is, in its place."""
+        """Replace an old cursor by a new one of this arc, at the same position."""
         new.position, new.offset = old.position, old.offset
         new.rows, new.punctuations = old.rows, old.punctuations
         self._readers.remove(new)
@@ -76,7 +75,7 @@ class Arc:
             self._items.append(punctuation)
 
     def trim(self) -> None:
-        """Drop what every reader has passed."""
+        """Drop the items that every reader has passed."""
         readers = self._readers
         if len(readers) == 1:
             low = readers[0].position
@@ -92,7 +91,7 @@ class Arc:
         return self._items[index] if index < len(self._items) else None
 
     def reload(self, reset: bool, begin: int, items: list[Item], cursors: list[list[int]]) -> None:
-        """Hold what a snapshot held: `items` from position `begin` on, each reader at its cursor."""
+        """Restore the content of a snapshot: `items` from position `begin` on, each reader at its cursor."""
         if reset or begin > self.base + len(self._items):
             self._items, self.base = deque(), begin
         self._items.extend(items)
@@ -109,7 +108,7 @@ class Arc:
         return tuple(self._readers)
 
     def held_rows(self) -> int:
-        """Rows in the buffer, counted once however many readers wait for them."""
+        """Rows in the buffer, counted once for any number of readers."""
         return max((r.rows for r in self._readers), default=0)
 
     def held_items(self) -> int:
@@ -117,11 +116,11 @@ class Arc:
         return max((r.rows + r.punctuations for r in self._readers), default=0)
 
     def batches(self) -> list[Batch]:
-        """The batches in the buffer, whole however little of them is still to be read."""
+        """The batches in the buffer, whole even if only a part is still unread."""
         return [item for item in self._items if isinstance(item, Batch)]
 
     def unread(self) -> list[Batch]:
-        """What some reader has still to take: how the rest of its batch came to be held does not count."""
+        """The rows that some reader has not taken yet, without those of the same batches that all have."""
         begin = min(((r.position, r.offset) for r in self._readers), default=(self.base, 0))
         rest = list(self._items)[begin[0] - self.base :]
         if rest and isinstance(rest[0], Batch):
@@ -145,12 +144,12 @@ class Reader:
 
     @property
     def heartbeat(self) -> int:
-        """The arc's: rows to come are later; rows in the buffer may be earlier."""
+        """The heartbeat of the arc: future rows are later; rows in the buffer may be earlier."""
         return self.arc.heartbeat
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to take, rows or punctuations."""
+        """Whether there are no items to take."""
         return self.rows == 0 and self.punctuations == 0
 
     def head(self) -> int | None:
@@ -198,8 +197,7 @@ class Reader:
     def take_until(self, time: int, limit: int) -> list[Item]:
         """Items in order while their rows start at or before `time`, at most `limit` rows.
 
-        Punctuations that stand before such rows, or at the head, are taken too: their promise is already
-        in `heartbeat`.
+        Punctuations before such rows, or at the head, are taken too: their promise is already in `heartbeat`.
         """
         taken: list[Item] = []
         while limit > 0:
@@ -226,3 +224,38 @@ class Reader:
         self.position += 1
         self.offset = 0
         self.arc.trim()
+
+
+# Time-Stamp Memory registers and the ETS arcs that write them (Bai et al., Figures 8–11).
+#
+# Each input of an idle-waiting-prone operator has a register. In the enhanced query graph an ETS arc links a
+# source or an idle-waiting-prone operator directly to the register of the next such operator, past everything
+# between them. A value is *active* until its reader has passed it on, so each value is passed on once.
+
+
+@dataclass(eq=False)
+class Register:
+    """A time and an active flag. The value never decreases.
+
+    While rows are still between the writer and the register, an offered value waits until they have passed:
+    they may be earlier than the value.
+    """
+
+    path: tuple[Reader, ...] = ()
+    value: int = MIN_TIME
+    active: bool = False
+    offered: int = MIN_TIME
+
+    def offer(self, value: int) -> bool:
+        """Write a value; true if it is greater than the last one."""
+        if value <= self.offered:
+            return False
+        self.offered = value
+        return True
+
+    def read(self) -> int:
+        """The value in force, taking over the offered one once its path is clear."""
+        if self.offered > self.value and all(r.rows == 0 for r in self.path):
+            self.value = self.offered
+            self.active = True
+        return self.value

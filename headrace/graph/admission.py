@@ -1,4 +1,4 @@
-"""Every row is accounted for: processed, late, or rejected with a reason (`design.md` §2)."""
+"""Every row is accounted for: processed, late, or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import ArrayLike
 
+from headrace.arrays import Mask, Times
 from headrace.errors import InputError
 from headrace.flow.batch import Batch, Extent
-from headrace.flow.columns import raw_values
 from headrace.graph.gates import Gate
-from headrace.time.punctuate import Late, Punctuate, Rejected
+from headrace.state.columns import raw_values
+from headrace.time.durations import readable
+from headrace.time.punctuation import Late, Punctuate, Rejected
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
-Times = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _MANY = 1024
 
 
@@ -30,14 +29,16 @@ _MANY = 1024
 class Rules:
     """What a stream's rows may do.
 
-    `disordered`: they may come out of order. `enforce` says what becomes of a row that breaks a promise:
-    `refuse` the push, set it apart as late (`strict`), or `admit` it wherever no operator has answered for
-    its time. `guard`: a row more than that many ticks ahead of the wall clock is rejected.
+    `disordered`: they may come out of order. `enforce` is what happens to a row that breaks a promise:
+    `refuse` the push, report the row as late (`strict`), or `admit` it to operators that have not answered
+    for its time yet. `guard`: a row more than that many ticks ahead of the wall clock is rejected.
+    `ticks_per_second` is only used to write the guard in messages; None: in ticks.
     """
 
     disordered: bool = False
     enforce: str = "refuse"
     guard: int = MAX_TIME
+    ticks_per_second: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.enforce not in _ENFORCE:
@@ -72,7 +73,7 @@ class Admission:
         return self.rules.enforce == "admit" and any(gate.together for gate in self.gates)
 
     def announce(self, batch: Batch) -> None:
-        """These rows are about to be judged, here and where rows of other streams come to the same place."""
+        """Tell the gates which rows are about to be judged; gates may be shared with other streams."""
         for gate in self.gates:
             gate.announce(batch)
 
@@ -83,7 +84,7 @@ class Admission:
 
     @contextmanager
     def accounting(self, rows: int) -> Iterator[None]:
-        """Count rows in, unless they are refused: then nothing of them was set apart either."""
+        """Count rows, unless the push is refused: then their rejections are undone too."""
         rejected = len(self.rejected)
         try:
             yield
@@ -94,7 +95,7 @@ class Admission:
         self.rows_in += rows
 
     def timed(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None) -> tuple[pa.RecordBatch, Times]:
-        """The rows that have a time, and the times; the others are rejected."""
+        """The rows that have a time, and their times; rows without one are rejected."""
         if times is None:
             raise InputError(
                 "HR-I001",
@@ -117,7 +118,7 @@ class Admission:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 "HR-I007",
-                f"these times are no ticks: {error}",
+                f"cannot read the times as ticks: {error}",
                 place=self.stream,
                 hint="pass int64 integers, one per row, or an Arrow timestamp column (microseconds count)",
             ) from None
@@ -132,6 +133,7 @@ class Admission:
 
     @staticmethod
     def _ticks(times: ArrayLike | pa.Array) -> pa.Array:
+        """Times of any accepted type as int64 ticks; timestamps are truncated to microseconds."""
         if isinstance(times, pa.ChunkedArray):
             times = times.combine_chunks()
         if not isinstance(times, pa.Array):
@@ -144,9 +146,9 @@ class Admission:
         return times if times.type == pa.int64() else times.cast(pa.int64())
 
     def guarded(self, batch: Batch, now: int, reach: Extent) -> Batch:
-        """The rows that are not too far in the future: one clock gone wild must not poison a heartbeat.
+        """The rows that are not too far in the future: one wrong clock must not advance the heartbeat.
 
-        All times lie within `reach`: mostly that says enough, and no row is looked at.
+        All times are within `reach`; usually that is enough, and no row is checked.
         """
         batch = self._within_the_domain(batch, reach)
         guard = self.rules.guard
@@ -155,11 +157,13 @@ class Admission:
         wild = batch.start > now + guard
         if not wild.any():
             return batch
-        reason = f"the time is more than {guard} ticks ahead of the clock, which is the guard"
+        limit = readable(guard, self.rules.ticks_per_second)
+        reason = f"the time is more than {limit} ahead of the clock, which is the guard"
         self.reject(Rejected(self.stream, "HR-R002", reason, batch.data.filter(pa.array(wild))))
         return batch.filter(~wild)
 
     def _within_the_domain(self, batch: Batch, reach: Extent) -> Batch:
+        """Reject rows whose times are too far from 0 for a window to be added."""
         if reach.low > -FARTHEST and reach.high < FARTHEST:
             return batch
         outside = (batch.start <= -FARTHEST) | (batch.start >= FARTHEST)
@@ -170,20 +174,20 @@ class Admission:
         return batch.filter(~outside)
 
     def stamped(self, batch: Batch, column: str) -> Batch:
-        """The rows whose time is what a column of theirs says: what runs may count on that."""
-        told = batch.data.column(column)
-        said = raw_values(told).view(np.int64)
-        if not told.null_count and _are_same(said, batch.start):
+        """The rows whose time equals the value of their time column; operators may rely on that."""
+        column_times = batch.data.column(column)
+        said = raw_values(column_times).view(np.int64)
+        if not column_times.null_count and _are_same(said, batch.start):
             return batch
         wrong = said != batch.start
-        if told.null_count:
-            wrong |= told.is_null().to_numpy(zero_copy_only=False)
+        if column_times.null_count:
+            wrong |= column_times.is_null().to_numpy(zero_copy_only=False)
         reason = f"the time is not what the column {column} says"
         self.reject(Rejected(self.stream, "HR-R004", reason, batch.data.filter(pa.array(wrong))))
         return batch.filter(~wrong)
 
     def enforced(self, batch: Batch, now: int, in_force: int, reach: Extent) -> Batch:
-        """The rows that break no promise, made or in force, or may come in all the same."""
+        """The rows that may enter: they break no promise, made or in force, or are admitted anyway."""
         if self.rules.enforce != "refuse":
             self.heartbeat = max(self.punctuate.promised, in_force)
         else:
@@ -201,6 +205,7 @@ class Admission:
         self.rows_rejected += len(rejected)
 
     def _refuse(self, batch: Batch, broken: Mask, now: int) -> Batch:
+        """`refuse`: raise an error for the first row that breaks a promise."""
         first = int(batch.start[broken][0])
         promised = self.punctuate.promised
         what = f"{promised} was promised to be past" if first <= promised else "it matches a punctuation"
@@ -212,11 +217,13 @@ class Admission:
         )
 
     def _strict(self, batch: Batch, broken: Mask, now: int) -> Batch:
+        """`strict`: set all rows that break a promise apart as late."""
         none = np.zeros(int(np.count_nonzero(broken)), np.int64)
         self._set_apart(batch.filter(broken), none, none.astype(np.bool_))
         return batch.filter(~broken)
 
     def _admit(self, batch: Batch, broken: Mask, now: int) -> Batch:
+        """`admit`: let in each row that some operator can still use; report those that missed an answer."""
         closed = self.punctuate.closed_to(batch.start, batch.data)
         missed, alive = np.zeros(len(batch), np.int64), np.full(len(batch), not self.gates)
         for gate in self.gates:
@@ -232,17 +239,18 @@ class Admission:
         return batch.filter(alive)
 
     def _set_apart(self, batch: Batch, missed: Times, admitted: Mask) -> None:
+        """Report rows as late; those `admitted` go in anyway and are not counted as late."""
         self.late.append(Late(self.stream, batch.data, batch.start, self.heartbeat, missed, admitted))
         self.rows_late += int(np.count_nonzero(~admitted))
 
 
 def _are_ticks(times: object, rows: int) -> TypeGuard[Times]:
-    """Whether these are ticks as they are, one for each row: the common case, at no cost."""
+    """Whether these are int64 ticks already, one per row: the common case, at no cost."""
     return isinstance(times, np.ndarray) and times.dtype == np.int64 and times.shape == (rows,)
 
 
 def _are_same(one: Times, other: Times) -> bool:
-    """Whether two columns are equal; at no cost where they are the same memory, and many."""
+    """Whether two columns are equal; long ones that share memory are not compared."""
     if len(one) < _MANY or one.strides != other.strides:
         return bool((one == other).all())
     one_at, other_at = (each.__array_interface__["data"][0] for each in (one, other))

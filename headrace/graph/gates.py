@@ -1,4 +1,4 @@
-"""What a row that comes late is too late for: the operators that have answered for its time."""
+"""Decides for which operators a late row is too late: those that have answered for its time."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Counts, Mask
 from headrace.flow.batch import Batch, concat, sort_by_start
 from headrace.operators.expand import windows_of
-from headrace.operators.loose_sessions import LooseSessionsOperator
 from headrace.operators.order import OrderOperator
-from headrace.plan.windows import Sliding
+from headrace.operators.session_aggregate import MergingSessionsOperator
+from headrace.plan.nodes.windows import Sliding
 
-Counts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Way = Callable[[Batch], Batch]
-"""What becomes of rows between their source and a gate, at once."""
+"""Applies the operators between a source and a gate to rows."""
 
 
 class Gate(ABC):
-    """Where rows of a stream come to wait for a heartbeat.
+    """The place where rows of a stream wait for a heartbeat.
 
-    An answer counts as given once the heartbeats prove it could be, given yet or not: which rows are late
-    depends on arrivals alone.
+    An answer counts as given as soon as the heartbeats allow it, even if it is not out yet: so which rows are
+    late depends on arrivals alone.
     """
 
     together = False
-    """Whether the rows of an instant are judged together, whatever streams and pushes they come by."""
+    """Whether the rows of an instant are judged together, even if they come from several streams and
+    pushes."""
 
     def announce(self, batch: Batch) -> None:
-        """Rows of this stream that are about to be judged."""
+        """Take note of rows of this stream that are about to be judged."""
         return
 
     def judged(self) -> None:
@@ -42,16 +42,16 @@ class Gate(ABC):
 
     @abstractmethod
     def missed(self, batch: Batch, now: int) -> tuple[Counts, Mask]:
-        """How many answers each row is too late for, and whether one is left that it is in time for."""
+        """How many answers each row is too late for, and whether it is in time for another one."""
 
     def settle(self, entering: Mask) -> None:
-        """These of the rows just judged go in, for the sake of this gate or of another."""
+        """Note which of the rows just judged go in, because of this gate or another one."""
         return
 
 
 @dataclass(frozen=True)
 class OrderGate(Gate):
-    """Where rows are put in order: late is what comes after a heartbeat.
+    """Where rows are put in order: a row at or before the heartbeat is late.
 
     With a `window`, a row counts once for each window that holds it, each answered at its own tick.
     """
@@ -73,14 +73,14 @@ class OrderGate(Gate):
 
 @dataclass
 class SessionGate(Gate):
-    """Where rows come to sessions: late is what would only make or extend one that is over.
+    """Where rows enter sessions: a row is late if it would only create or extend one that is over.
 
-    That depends on the sessions that are open and on the row's group, so the rows go the `ways` from the
-    source to the operator beforehand. All rows of an instant are judged together, those of other streams
-    that come to the same sessions too: a row is not late if one that came with it keeps its session open.
+    That depends on the open sessions and on the row's group, so rows are first taken along the `ways` from
+    the source to the operator. All rows of an instant are judged together, with those of other streams
+    that enter the same sessions: a row is not late if one that came with it keeps its session open.
     """
 
-    sessions: LooseSessionsOperator
+    sessions: MergingSessionsOperator
     ways: list[Way]
     in_force: Callable[[int], int]
     together = True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
-from headrace.graph.tablenode import TableNode
+from headrace.graph.table import TableNode
 from headrace.operators.order import InputManager, no_label
 from headrace.time.timestamp import MAX_TIME
 
@@ -60,7 +60,7 @@ def _link_crosses(node: Node, after: Node) -> bool:
 
 
 def _link_reaches(origin: Node, top: Node) -> bool:
-    """Whether the chain from `origin` up to and including `top` still makes more rows than it takes."""
+    """Whether the chain from `origin` up to and including `top` still emits more rows than it takes."""
     factor, node = 1.0, origin
     while True:
         factor *= selectivity(node)
@@ -77,6 +77,7 @@ def _towards(node: Node, top: Node) -> Node:
 
 
 def _downstream(node: Node) -> list[Node]:
+    """The node and all nodes after it; a node that several paths reach is listed once for each."""
     found = [node]
     for after in node.successors:
         found += _downstream(after)
@@ -84,6 +85,7 @@ def _downstream(node: Node) -> list[Node]:
 
 
 def _subtree(node: Node) -> Iterable[Node]:
+    """The node and all nodes before it."""
     yield node
     for before in node.predecessors:
         if isinstance(before, Node):
@@ -91,7 +93,7 @@ def _subtree(node: Node) -> Iterable[Node]:
 
 
 def selectivity(node: Node) -> float:
-    """Rows out per row in, as measured; 1 before anything came."""
+    """Rows out per row in, as measured; 1 before the first row."""
     return node.operator.rows_out / node.rows_in if node.rows_in else 1.0
 
 
@@ -114,7 +116,7 @@ def apply_labels(graph: Graph, labels: Labels) -> None:
 
 
 def _feeds(node: Node) -> Iterable[Node]:
-    """The operators that the rows of `node` come to wait at, past those that pass them on at once."""
+    """The operators at which the rows of `node` wait next; others pass them on at once."""
     for after in node.successors:
         if after.operator.idle_waiting_prone:
             yield after
@@ -123,10 +125,11 @@ def _feeds(node: Node) -> Iterable[Node]:
 
 
 def _delayed(node: Node, labels: Labels) -> frozenset[str]:
-    """The label of an operator that is to wait for more than its own inputs; else nothing to add."""
+    """The label of an operator that must wait for more than its own inputs; else empty."""
     label = labels[node.id]
     return frozenset() if label == streams_below(node) else label
 
 
 def _least_promised(sources: list[SourceNode]) -> Callable[[], int]:
+    """A function that returns the least heartbeat promised by these sources."""
     return lambda: min((s.promised for s in sources), default=MAX_TIME)

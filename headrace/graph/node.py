@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.flow.arc import Arc, Reader
+from headrace.flow.batch import Batch
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Operator
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 
 
 class Node:
-    """An operator with its neighbours.
+    """An operator with its neighbours. Queries of one generation (`since`) may share it.
 
-    `clears` are the nodes that may go on when rows have passed this one, though none of them comes to them.
+    `clears` are nodes that may continue when rows have passed this one, even if they get none of these rows.
     """
 
     def __init__(
-        self, id: int, plan: Plan, operator: Operator, predecessors: list[Node | SourceNode]
+        self, id: int, plan: Plan, operator: Operator, predecessors: list[Node | SourceNode], since: int = 0
     ) -> None:
         self.id = id
+        self.since = since
         self.plan = plan
         self.operator = operator
         self.predecessors = predecessors
@@ -39,7 +42,7 @@ class Node:
 
     @property
     def fresh(self) -> bool:
-        """Whether something came to it since it last ran."""
+        """Whether it got new input since it last ran."""
         return self._fresh
 
     @fresh.setter
@@ -64,4 +67,29 @@ class Node:
 
 
 def nobody_looks(node: Node) -> None:
-    """Of a node that is in no engine's agenda."""
+    """The `stir` of a node that is not in an engine's agenda: does nothing."""
+
+
+# A sink: where a query's answers wait to be taken.
+
+
+class Sink:
+    """A reader of the query's last arc. Punctuations are internal to the engine and end here."""
+
+    def __init__(self, query: str, arc: Arc) -> None:
+        self.query = query
+        self.arc = arc
+        self.reader: Reader = arc.reader()
+
+    def drain(self) -> list[Batch]:
+        """All answers not yet taken, in order."""
+        batches: list[Batch] = []
+        while not self.reader.empty:
+            item = self.reader.take(max(1, self.reader.rows))
+            if isinstance(item, Batch):
+                batches.append(item)
+        return batches
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.arc.close(self.reader)

@@ -1,4 +1,4 @@
-"""Where the rows of a node come from: what can make time pass for it, and what holds its late rows out."""
+"""The sources of a node's rows: what can advance its time, and where late rows are stopped."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Operator, Stateless
-from headrace.operators.loose_sessions import LooseSessionsOperator
-from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
-from headrace.plan.nodes import Plan
-from headrace.plan.ordering import Expand
+from headrace.operators.session_aggregate import MergingSessionsOperator
+from headrace.operators.union import MergeOperator
+from headrace.plan.analysis.ordering import Expand
+from headrace.plan.nodes.core import Plan
 
 
 def origins_behind(before: Node | SourceNode) -> list[SourceNode | Operator]:
-    """What can make an ETS for rows that come by way of `before`: sources, and operators that make time."""
+    """What can make an ETS for rows that pass `before`: sources, and operators that make time."""
     if isinstance(before, SourceNode):
         return [before]
     if before.operator.makes_time:
@@ -27,14 +27,14 @@ def origins_behind(before: Node | SourceNode) -> list[SourceNode | Operator]:
 
 
 def sources_behind(before: Node | SourceNode) -> list[SourceNode]:
-    """The sources whose rows can come by way of `before`."""
+    """The sources whose rows can pass `before`."""
     if isinstance(before, SourceNode):
         return [before]
     return list(dict.fromkeys(s for p in before.predecessors for s in sources_behind(p)))
 
 
 def set_gates(graph: Graph) -> None:
-    """Tell every source where its rows are put in order, or come to sessions as they are."""
+    """Set the gates of every source: where its rows are put in order, or enter sessions unordered."""
     for source in graph.sources.values():
         source.admission.gates = []
     for node in graph.nodes:
@@ -44,7 +44,7 @@ def set_gates(graph: Graph) -> None:
             window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
             for source in behind:
                 source.admission.gates.append(OrderGate(node.operator, window, in_force))
-        if isinstance(node.operator, LooseSessionsOperator):
+        if isinstance(node.operator, MergingSessionsOperator):
             for source in behind:
                 ways = _ways(source, node)
                 if ways:
@@ -52,7 +52,7 @@ def set_gates(graph: Graph) -> None:
 
 
 def _ways(source: SourceNode, node: Node) -> list[Way]:
-    """The ways from a source to a node that rows go at once, in whatever order they are."""
+    """The ways from a source to a node on which rows do not wait and are not put in order."""
     found: list[Way] = []
     for before in node.predecessors:
         if before is source:
@@ -67,12 +67,15 @@ def _unchanged(batch: Batch) -> Batch:
 
 
 def _then(way: Way, operator: Stateless | MergeOperator) -> Way:
+    """The way, followed by an operator."""
     return lambda batch: operator.apply(way(batch))
 
 
 def _least_in_force(sources: list[SourceNode]) -> Callable[[int], int]:
+    """A function that returns the least heartbeat in force at these sources."""
     return lambda now: min(source.in_force(now) for source in sources)
 
 
 def _path(plan: Plan) -> list[Plan]:
+    """The plan and all plans below it."""
     return [plan] + [below for p in plan.inputs for below in _path(p)]

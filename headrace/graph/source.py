@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from headrace.arrays import Times
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch, Extent, concat, sort_by_start
-from headrace.flow.words import constant
+from headrace.flow.fixed64 import constant
 from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
-from headrace.plan.nodes import Source, TimeKind
+from headrace.plan.nodes.core import Source, TimeKind
 from headrace.schema import show_columns
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
 from headrace.time.punctuation import Punctuation
@@ -25,7 +25,6 @@ from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 if TYPE_CHECKING:
     from headrace.graph.node import Node
 
-Times = npt.NDArray[np.int64]
 
 PROMISES: dict[TimeKind, type[Promise]] = {
     TimeKind.EXTERNAL: DataPromise,
@@ -37,7 +36,7 @@ PROMISES: dict[TimeKind, type[Promise]] = {
 class SourceNode:
     """The buffer that wrappers fill, and the promises made on it.
 
-    Laws: no row enters the arc that breaks a promise that has left it, unless it is admitted; every row
+    Laws: no row that breaks a promise already made enters the arc, unless it is admitted; every row that is
     pushed is processed, late or rejected.
     """
 
@@ -58,13 +57,13 @@ class SourceNode:
         self.read_until: int | None = None
         self.held_to = MIN_TIME
         self.waiting: list[Batch] = []
-        """Rows of this instant that are judged together with all others of it (`enter`)."""
+        """Rows that wait to be judged together with all others of their instant (`enter`)."""
         self._waiting_under = MIN_TIME
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
 
     def agrees(self, plan: Source) -> bool:
-        """Whether a plan speaks of this stream; which column holds its times may be told by one only."""
+        """Whether a plan agrees with this stream; plans that name a time column must name the same one."""
         same = self.schema == plan.schema and self.kind is plan.time
         return same and (None in (self.stamp, plan.stamp) or self.stamp == plan.stamp)
 
@@ -75,7 +74,7 @@ class SourceNode:
 
     @property
     def rules(self) -> Rules:
-        """What the stream's rows may do, and what becomes of those that break it."""
+        """What the stream's rows may do, and what happens to rows that break a promise."""
         return self.admission.rules
 
     def push(
@@ -83,7 +82,7 @@ class SourceNode:
     ) -> Batch:
         """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace.
 
-        Without `learn`, the promise hears of the arrivals by `observe` only. Where the rows of an instant
+        Without `learn`, the promise learns of the arrivals only through `observe`. If the rows of an instant
         are judged together, all that pass the other checks are returned, and wait for `enter`.
         """
         self._check(data)
@@ -98,6 +97,7 @@ class SourceNode:
         return batch
 
     def _check(self, data: pa.RecordBatch) -> None:
+        """Raise an error if the stream has ended or the rows have another schema."""
         if self.ended:
             raise InputError("HR-I002", "the stream has ended", place=self.name, hint="push before end()")
         if not isinstance(data, pa.RecordBatch):
@@ -116,6 +116,7 @@ class SourceNode:
             )
 
     def _stamp(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
+        """The rows with their times: their own if the stream is external, else given here."""
         if self.kind is TimeKind.EXTERNAL:
             data, brought = self.admission.timed(data, times)
             return Batch(data, brought, arrival=constant(now, data.num_rows))
@@ -133,17 +134,17 @@ class SourceNode:
         return Batch(data, start, arrival=constant(now, data.num_rows))
 
     def observe(self, times: Times, now: int) -> None:
-        """Rows with these times came in at `now`, here or in another part of the same stream."""
+        """Learn from rows with these times that came in at `now`, here or in another part of the stream."""
         if len(times):
             self.promise.observe(times, now, self.read_until)
 
     def feed(self, batch: Batch) -> None:
-        """Enter what another graph answered, as it is: its rows are in order and were checked there."""
+        """Enter the output of another graph unchecked: its rows are in order and were checked there."""
         self.admission.rows_in += len(batch)
         self.arc.append(batch)
 
     def _admit(self, batch: Batch, now: int, learn: bool) -> Batch:
-        """Keep what obeys the rules, learn from it, and put it in order where the stream is ordered."""
+        """The rows that obey the rules, in order of time; learns from all rows that have a valid time."""
         reach = Extent.of(batch.start) if len(batch) else Extent(MAX_TIME, MIN_TIME, True)
         batch = self.admission.guarded(batch, now, reach)
         if self.stamp is not None:
@@ -170,30 +171,30 @@ class SourceNode:
 
     @property
     def must_catch_up(self) -> bool:
-        """Whether a row that waits is at or before the heartbeat that it is held to."""
+        """Whether a waiting row is at or before the heartbeat in force for it."""
         return any(bool((batch.start <= self._waiting_under).any()) for batch in self.waiting)
 
     def announce(self) -> None:
-        """Put the rows that wait together, and let those who judge them know of all before they do."""
+        """Combine the waiting rows, and announce them to the gates before any is judged."""
         batch = concat(self.waiting)
         self.waiting = [sort_by_start(batch)]
         self.admission.announce(self.waiting[0])
 
     def enter(self, now: int) -> None:
-        """The rows that waited go in, but for those that are too late."""
+        """Enter the rows that waited, except those that are too late."""
         batch, self.waiting = self.waiting[0], []
         reach = Extent.of(batch.start) if len(batch) else Extent(MAX_TIME, MIN_TIME, True)
         self.arc.append(self.admission.enforced(batch, now, self._waiting_under, reach))
 
     def heartbeat(self, time: int) -> bool:
-        """Promise that rows to come are later than `time`, and spread it; true if that is news."""
+        """Promise that future rows are later than `time`, and spread it; True if that is new."""
         if self.kind is TimeKind.LATENT or not self.admission.punctuate.promise(time):
             return False
         self.spread(time)
         return True
 
     def demand(self, now: int) -> bool:
-        """Make an ETS if the policy makes them on demand and it says something new."""
+        """Make an ETS if the policy makes them on demand and it would be new."""
         return self.policy.demand and self._make(now)
 
     def tick(self, now: int) -> bool:
@@ -204,35 +205,36 @@ class SourceNode:
         return self._make(now)
 
     def _make(self, now: int) -> bool:
-        """Promise what is known: by the promise, and by the rows themselves (none may have passed below)."""
+        """Promise what is known from the bounds and from the rows themselves; True if that is new."""
         proven = max(self.promise.at(now, self.read_until), self.arc.heartbeat)
         made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
         return made
 
     def in_force(self, now: int) -> int:
-        """The heartbeat that rows arriving at `now` are held to."""
+        """The heartbeat by which rows arriving at `now` are judged."""
         return max(self.promised, self._known_before(now))
 
     def _known_before(self, now: int) -> int:
+        """The heartbeat that was known before the rows that arrive at `now`."""
         return self.promise.before(now) if self.read_until is None else self.held_to
 
     def read_up_to(self, instant: int) -> None:
-        """All that reached the source by `instant` has been pushed; what is to be read reached it later.
+        """Note that all rows that reached the source by `instant` have been pushed.
 
-        From the first call on, the clock promises nothing beyond that, and rows are held to the heartbeat
+        From the first call on, the clock promises nothing beyond that, and rows are judged by the heartbeat
         that was known when the rows before them had been taken in (`settle`): a row that reached its source
         in time is not late because it was read late.
         """
         self.read_until = instant if self.read_until is None else max(self.read_until, instant)
 
     def settle(self, now: int) -> None:
-        """All that was read is in: what is known now is what the rows still to be read are held to."""
+        """All rows read so far are in; rows read later are judged by the heartbeat known now."""
         if self.read_until is not None:
             self.held_to = self.known(now)
 
     def known(self, now: int) -> int:
-        """The largest heartbeat that is known at `now`, whether anyone asked for it or not."""
+        """The largest heartbeat known at `now`, even if no ETS was made for it."""
         if self.ended or self.kind is TimeKind.LATENT:
             return self.promised
         return max(self.promised, self.promise.at(now, self.read_until))
@@ -242,12 +244,13 @@ class SourceNode:
         return [*self.tsm_successors, *self.successors]
 
     def close(self, punctuation: Punctuation) -> None:
-        """Promise that no row to come matches a punctuation on attributes; it travels in-band."""
+        """Promise that no future row matches a punctuation on attributes; it travels in-band."""
         self._check_patterns(punctuation)
         self.admission.punctuate.close(punctuation)
         self.arc.punctuate(punctuation)
 
     def _check_patterns(self, punctuation: Punctuation) -> None:
+        """Raise an error if a pattern names an unknown column or cannot match its type."""
         for name, pattern in punctuation.patterns:
             try:
                 pattern.matches(pa.array([], self.schema.field(name).type))
@@ -260,10 +263,10 @@ class SourceNode:
                 ) from None
 
     def end(self) -> None:
-        """Nothing more comes: a heartbeat of +∞, whatever the policy."""
+        """End the stream: a heartbeat of +∞ under any policy."""
         self.heartbeat(MAX_TIME)
         self.ended = True
 
 
 def nothing_to_catch_up() -> None:
-    """Of a source that no engine has taken up yet."""
+    """The `catch_up` of a source that is not in an engine yet: does nothing."""

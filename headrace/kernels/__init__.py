@@ -1,1 +1,1 @@
-"""Numba kernels, each where Arrow and NumPy were measured to be too slow."""
+"""Numba kernels, for the loops in which Arrow and NumPy were measured to be too slow."""

@@ -11,10 +11,9 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
-
-Ints = npt.NDArray[np.int64]
 
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _I64 = nb.int64[::1]
@@ -22,11 +21,11 @@ _I64 = nb.int64[::1]
 
 @kernel(nb.int64(_READ_I64, _READ_I64, _I64, _I64, _I64))
 def order_by_group(codes: Ints, by_time: Ints, local: Ints, order: Ints, ranks: Ints) -> int:
-    """The events in order of group, those of a group in order of time; groups by their first appearance.
+    """The events in order of group, then time; groups are in order of first appearance.
 
     `by_time` is the order of events by time, `ranks` becomes the place in it of each event in `order`.
-    `local[code]` is EMPTY before and after. Returns the number of groups. Costs the events, however many
-    groups there are.
+    `local[code]` is EMPTY before and after. Returns the number of groups. The cost depends on the number of
+    events, not on the number of groups.
     """
     counts = np.zeros(codes.size + 1, np.int64)
     groups = 0
@@ -80,9 +79,9 @@ def list_changes(
     shown: Ints,
     sign: npt.NDArray[np.int8],
 ) -> int:
-    """What each step changes, in order of time: the row before it goes, then the row after it comes.
+    """The changes of each step, in order of time: the old row is withdrawn, then the new one inserted.
 
-    `alive` says at which positions there is a row, `same` at which it equals that of the position before.
+    `alive` is true at positions with a row, `same` where that row equals the one of the position before.
     `steps` gets the positions at which something changes, `shown` those whose row goes or comes.
     """
     by_rank = np.full(ranks.max() + 1, EMPTY, np.int64)

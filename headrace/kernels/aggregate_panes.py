@@ -1,6 +1,6 @@
 """Panes: rows into the entries of their pane, entries into the windows that hold them.
 
-An *entry* is what one group has in one pane. Rows come in order of time, so only the last pane is open and
+An *entry* is the data of one group in one pane. Rows come in order of time, so only the last pane is open and
 entries lie in order of pane. Entries have ascending ids and lie in rings: arrays whose size is a power of
 two, entry e at e mod size. `back` and `ahead` say how far away the group's previous and next entry is, 0
 where there is none. Panes are listed by number and first entry, with one line more for the end of the last.
@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
-
-Ints = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
+from headrace.kernels.sort_keys import ORDER, Order, less
 
 READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 READ_F64 = nb.types.Array(nb.float64, 1, "A", readonly=True)
@@ -79,7 +77,7 @@ def assign_slots(
 
 @kernel(nb.void(I32, nb.int64, nb.int64, I64, I32))
 def link_back(codes: Ints, base: int, next: int, latest: Ints, back: Ints) -> None:
-    """Set `back` and `latest` anew, from the groups of all entries held."""
+    """Rebuild `back` and `latest` from the groups of all entries held."""
     mask = codes.size - 1
     for e in range(base, next):
         id = latest[codes[e & mask]]
@@ -118,7 +116,7 @@ def walk_windows(
     `state` is (window to close, window to stop before, panes of a window, panes entered and left, groups
     live); window k holds the panes 2k − panes … 2k − 1. `live` has one line (group, first and last entry) per
     group in the window, `place[code]` its position. `windows` gets (k, first output row). Stops early when
-    the output is full. Stretches without rows are jumped over. Returns the window to close next, entered,
+    the output is full. Skips stretches without rows. Returns the window to close next, entered,
     left, live, output rows, windows closed with rows.
     """
     k, stop, panes, entered, left, alive = state[0], state[1], state[2], state[3], state[4], state[5]
@@ -215,7 +213,7 @@ def keep_last(slots: Ints, values: Ints, last: Ints) -> None:
 
 @kernel(nb.void(I32, READ_I64, I64, nb.int64, nb.int64, nb.int64))
 def chain_ints(back: Ints, values: Ints, before: Ints, base: int, begin: int, stop: int) -> None:
-    """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, less a constant of the group."""
+    """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, minus a constant per group."""
     mask = values.size - 1
     for e in range(begin, stop):
         p = e - back[e & mask]
@@ -249,11 +247,11 @@ def count_pairs(
     counts: Ints,
     out: Ints,
 ) -> tuple[int, int]:
-    """How many different values each output row's group has in its window.
+    """How many distinct values each output row's group has in its window.
 
     Entries here are of (group, value) pairs, `group[pair]` the group. `live[pair]` is how many of a pair's
     entries are in the window, `counts[group]` how many of its pairs have one. `state` is (panes of a window,
-    panes entered and left); the latter two are returned anew.
+    panes entered and left); the new values of the latter two are returned.
     """
     panes, entered, left = state[0], state[1], state[2]
     mask = pair.size - 1
@@ -273,3 +271,65 @@ def count_pairs(
         for o in range(rows[w], rows[w + 1]):
             out[o] = counts[codes[o]]
     return entered, left
+
+
+# The least word of each entry, and of the windows over them (van Herk; Gil & Werman).
+#
+# Time is cut into blocks as long as a window. A window meets at most one block edge, so its value is that of
+# a suffix of the block before the edge merged with that of a prefix of the block after: three merges an entry
+# or output row, however many panes a window has. `prefix[e]` merges a group's entries from the start of the
+# block up to e, `suffix[e]` those from e to the end of the block. `edges` are the entries at which blocks
+# begin, the last the end of what is scanned. Entries lie in rings.
+
+
+@kernel(nb.void(READ_I64, READ_I64, ORDER, I64))
+def lower(slots: Ints, words: Ints, order: Order, least: Ints) -> None:
+    """Lower each entry to the least of its words."""
+    mask = least.size - 1
+    for i in range(slots.size):
+        s = slots[i] & mask
+        if less(words[i], least[s], order):
+            least[s] = words[i]
+
+
+@kernel(nb.void(I32, READ_I64, nb.int64, ORDER, I64, I64))
+def prefix_least(back: Ints, edges: Ints, begin: int, order: Order, least: Ints, out: Ints) -> None:
+    """Prefix minima of the entries from `begin` on, in the blocks between `edges`."""
+    mask = back.size - 1
+    for b in range(edges.size - 1):
+        for e in range(max(begin, edges[b]), edges[b + 1]):
+            at = e & mask
+            p = e - back[at]
+            out[at] = least[at]
+            if edges[b] <= p < e and less(out[p & mask], least[at], order):
+                out[at] = out[p & mask]
+
+
+@kernel(nb.void(I32, READ_I64, ORDER, I64, I64))
+def suffix_least(ahead: Ints, edges: Ints, order: Order, least: Ints, out: Ints) -> None:
+    """Suffix minima of the entries in the blocks between `edges`."""
+    mask = ahead.size - 1
+    for b in range(edges.size - 1):
+        for e in range(edges[b + 1] - 1, edges[b] - 1, -1):
+            at = e & mask
+            n = e + ahead[at]
+            out[at] = least[at]
+            if e < n < edges[b + 1] and less(out[n & mask], least[at], order):
+                out[at] = out[n & mask]
+
+
+@kernel(nb.void(READ_I64, READ_I64, READ_I64, READ_I64, ORDER, I64, I64, I64))
+def join_least(
+    rows: Ints, cuts: Ints, heads: Ints, tails: Ints, order: Order, suffix: Ints, prefix: Ints, out: Ints
+) -> None:
+    """The minimum of each output row; those of window w are rows[w] … rows[w + 1] − 1, its edge cuts[w]."""
+    mask = suffix.size - 1
+    for w in range(cuts.size):
+        for o in range(rows[w], rows[w + 1]):
+            h, t = heads[o] & mask, tails[o] & mask
+            if heads[o] >= cuts[w]:
+                out[o] = prefix[t]
+            elif tails[o] < cuts[w]:
+                out[o] = suffix[h]
+            else:
+                out[o] = suffix[h] if less(suffix[h], prefix[t], order) else prefix[t]

@@ -1,21 +1,18 @@
 """Ordered multisets, one per group, in one table of nodes: treaps (Seidel & Aragon, 1996).
 
-A node is a key with a count; a change adds to the count, a node whose count is zero goes. Counts may be
-negative between two changes of one instant. Expected cost of a change or of finding an end: log of the
-group's different keys. Nodes that went are reused. Keys are words in the order given.
+A node is a key with a count; a change adds to the count, and a node whose count is zero is removed. Counts
+may be negative between two changes of one instant. A change, or finding an end, takes expected time
+logarithmic in the group's distinct keys. Removed nodes are reused. Keys are words in the order given.
 """
 
 from __future__ import annotations
 
 import numba as nb
-import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.value_order import ORDER, Order, less
-
-Ints = npt.NDArray[np.int64]
+from headrace.kernels.sort_keys import ORDER, Order, less
 
 KEY, ITEM, VALID, COUNT, GROUP, LEFT, RIGHT, PRIORITY = 0, 1, 2, 3, 4, 5, 6, 7
 WIDTH = 8
@@ -28,7 +25,7 @@ _READ_2D = nb.types.Array(nb.int64, 2, "A", readonly=True)
 
 @kernel(nb.int64(_NODES, _I64))
 def _new_node(nodes: Ints, meta: Ints) -> int:
-    """A free node with a random priority (a linear congruential generator: shapes need no more)."""
+    """A free node with a random priority (a linear congruential generator is good enough)."""
     node = meta[FREE]
     if node == EMPTY:
         node = meta[USED]
@@ -51,7 +48,7 @@ def _hang(nodes: Ints, roots: Ints, group: int, parent: int, side: int, node: in
 
 @kernel(nb.void(_NODES, _I64, ORDER, nb.int64, nb.int64))
 def _insert(nodes: Ints, roots: Ints, order: Order, group: int, new: int) -> None:
-    """Put a node in its place: above all of lower priority, which are split by its key."""
+    """Insert a node above all nodes of lower priority; these are split by its key."""
     key = nodes[new, KEY]
     parent, side, node = EMPTY, LEFT, roots[group]
     while node != EMPTY and nodes[node, PRIORITY] >= nodes[new, PRIORITY]:
@@ -74,7 +71,7 @@ def _insert(nodes: Ints, roots: Ints, order: Order, group: int, new: int) -> Non
 
 @kernel(nb.void(_NODES, _I64, _I64, nb.int64, nb.int64, nb.int64, nb.int64))
 def _remove(nodes: Ints, roots: Ints, meta: Ints, group: int, parent: int, side: int, node: int) -> None:
-    """Take a node out; its children are merged in its place."""
+    """Remove a node; its children are merged in its place."""
     left, right = nodes[node, LEFT], nodes[node, RIGHT]
     nodes[node, LEFT] = meta[FREE]
     nodes[node, COUNT] = 0

@@ -1,7 +1,7 @@
 """How kernels are compiled: when one is first called, and kept in a cache for the next process.
 
-A kernel is loaded or compiled when it is first needed, so an import costs nothing and a query pays for its
-own kernels only. Where no directory for the cache can be written, kernels are kept in a private temporary
+A kernel is loaded or compiled when it is first needed, so an import costs nothing and a query pays only for
+its own kernels. If numba's cache directory cannot be written, kernels are cached in a private temporary
 directory, or else compiled by each process.
 """
 
@@ -23,21 +23,22 @@ from numba.core import config, event
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
+from headrace import tuning
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 SILENT: Final = "HEADRACE_SILENT_COMPILATION"
 """The environment variable that switches the message off, if it is set to anything but 0."""
 
-PATIENCE: Final = 1.0
-"""Seconds of compilation after which a person wants to know what takes so long."""
 
 _declared: list[Callable[[], None]] = []
 
 
 def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
-    """Compile a function for `signature`, or for whatever it is called with, when it is first called."""
+    """Compile a function for `signature`, or for the types of its first call, when it is first called."""
 
     def decorate(function: F) -> Dispatcher[F]:
+        """Wrap the function for numba, with a cache and late compilation."""
         made: Dispatcher[F] = nb.njit(function)
         if hasattr(made, "py_func"):  # not with NUMBA_DISABLE_JIT
             _keep(made)
@@ -51,11 +52,12 @@ def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
 def _compile_late(dispatcher: Any, signature: Any) -> None:
     """The first call, from Python or from another kernel, compiles the declared signature and no other.
 
-    Numba asks `compile` for the types it was called with. What it gets back is called with the arguments, and
-    is the dispatcher itself: it then looks for a signature that they fit, as if compiled from the start.
+    Numba calls `compile` with the types of the arguments, and then calls the result with the arguments. The
+    result is the dispatcher itself, which then finds the declared signature, as if compiled from the start.
     """
 
     def compile(_: Any = None) -> Any:
+        """Compile the declared signature on the first call, and ignore the types of the arguments."""
         with global_compiler_lock:
             if dispatcher._can_compile:
                 type(dispatcher).compile(dispatcher, signature)
@@ -80,7 +82,7 @@ def compile_all() -> None:
 
 
 def _keep(dispatcher: Any) -> None:
-    """Have what is compiled cached: where numba would put it, else in a temporary directory, else nowhere."""
+    """Cache a kernel: in numba's directory, else in a private temporary one, else not at all."""
     if _cached(dispatcher):
         return
     settings: Any = config
@@ -92,15 +94,16 @@ def _keep(dispatcher: Any) -> None:
 
 
 def _cached(dispatcher: Any) -> bool:
+    """Turn on caching for a kernel; False if the cache directory cannot be written."""
     try:
         dispatcher.enable_caching()
-    except (RuntimeError, OSError):  # no directory of numba's can be written
+    except (RuntimeError, OSError):  # numba finds no directory that it can write
         return False
     return True
 
 
 def _private() -> str:
-    """A directory of this user's own among the temporary ones; none if somebody else could write to it."""
+    """A temporary directory that only this user can write to; empty if there is none."""
     try:
         path = Path(tempfile.gettempdir()) / f"headrace-kernels-{os.getuid()}"
         path.mkdir(mode=0o700, exist_ok=True)
@@ -115,7 +118,8 @@ def _private() -> str:
 
 
 class _Message(event.Listener):
-    """One line on standard error when kernels have been compiled for a while; loading them is no reason."""
+    """One line on standard error when kernels have been compiled for a while; loading them from the cache
+    does not count."""
 
     def __init__(self) -> None:
         self.again = False  # whether the next process must do it again
@@ -125,6 +129,7 @@ class _Message(event.Listener):
         self._said = False
 
     def on_start(self, event: Any) -> None:
+        """Start the clock when the outermost compilation begins; compilations nest."""
         if not _ours(event):
             return
         if not self._depth:
@@ -133,6 +138,7 @@ class _Message(event.Listener):
         self._say()
 
     def on_end(self, event: Any) -> None:
+        """Add up the time when the outermost compilation ends."""
         if not _ours(event):
             return
         self._depth -= 1
@@ -141,7 +147,10 @@ class _Message(event.Listener):
         self._say()
 
     def _say(self) -> None:
-        if self._said or self._spent < PATIENCE or os.environ.get(SILENT, "0") != "0":
+        """Print the message, once, when compilation has taken long enough."""
+        if self._said or self._spent < tuning.current.compile_notice_seconds:
+            return
+        if os.environ.get(SILENT, "0") != "0":
             return
         self._said = True
         print(f"headrace: {_AGAIN if self.again else _ONCE}", file=sys.stderr, flush=True)
@@ -155,6 +164,7 @@ _AGAIN: Final = (
 
 
 def _ours(event: Any) -> bool:
+    """Whether the event is about a kernel of Headrace."""
     dispatcher = (event.data or {}).get("dispatcher")
     module: str = getattr(getattr(dispatcher, "py_func", None), "__module__", None) or ""
     return module.startswith("headrace.kernels.")

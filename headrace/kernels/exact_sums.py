@@ -1,10 +1,10 @@
-"""Sums of numbers that are exact, so that what is taken away again leaves no trace.
+"""Exact sums of numbers: adding a number and subtracting it again leaves no rounding error.
 
 A number is a few *digits* of 32 bits: value = Σ digits[j] · 2^(32 · (base + j − point)), each of the value's
-sign. A sum is a row of int64 *limbs*, the sums of the digits of one place each; 2³¹ numbers add up with no
-overflow. `ids` says which place each limb is of, `column` in which column a place is. What is not finite is
-counted, in places of its own. Squares have twice the digits, and their point at twice the place. Numba,
-because each number touches a few limbs of one row.
+sign. A sum is a row of int64 *limbs*, each the sum of the digits of one place; 2³¹ numbers add up with no
+overflow. `ids` is the place of each limb, `column` the column of each place. Numbers that are not finite are
+counted in separate places. Squares have twice the digits, and their point at twice the place. Numba, because
+each number touches a few limbs of one row.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints, Lines, Reals
 from headrace.kernels.aggregate_panes import I32, I64, READ_F64, READ_I64
 from headrace.kernels.compiling import kernel
-
-Ints = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
-Lines = npt.NDArray[np.int64]
 
 POINT = 34
 """The place of whole numbers below 2³²: a double has 1074 bits behind the point."""
 NANS, UPPER, LOWER = 252, 253, 254
 """The places in which NaN, ∞ and −∞ are counted."""
 PLACES = LOWER + 3
-"""One for each digit of the number in the last place: kernels look at three."""
+"""Two more places than are used, because kernels read three digits from any place on."""
 _ROOM = 4
-"""Digits beyond the greatest place, for what is carried."""
+"""Extra digits beyond the greatest place, for carries."""
 _BITS = nb.uint64(32)
 _DIGIT = nb.uint64(0xFFFFFFFF)
 _LINES = nb.int64[:, ::1]
@@ -40,7 +37,7 @@ _F64 = nb.float64[::1]
 
 @nb.njit(inline="always")
 def _split(value: float, bits: int) -> tuple[int, np.uint64, np.uint64, np.uint64]:
-    """The base and the digits of the magnitude of a float64, whose bits are given too."""
+    """The base and the digits of the magnitude of a float64; `bits` are its bits."""
     exponent = (bits >> 52) & 0x7FF
     mantissa = np.uint64(bits & 0xFFFFFFFFFFFFF)
     if exponent == 0x7FF:
@@ -84,7 +81,7 @@ def add_reals(slots: Ints, values: Reals, bits: Ints, begin: int, column: Ints, 
 
 @kernel(nb.int64(READ_I64, READ_F64, READ_I64, nb.int64, READ_I64, _LINES))
 def add_squares(slots: Ints, values: Reals, bits: Ints, begin: int, column: Ints, sums: Lines) -> int:
-    """The same with their squares; what is not finite has none."""
+    """Like `add_reals` with the squares; numbers that are not finite are skipped."""
     mask = sums.shape[0] - 1
     digits = np.empty(6, np.int64)
     for i in range(begin, slots.size):
@@ -187,7 +184,7 @@ def run_digits(
 
 @kernel(nb.void(I32, _LINES, _LINES, nb.int64, nb.int64, nb.int64))
 def chain_lines(back: Ints, values: Lines, before: Lines, base: int, begin: int, stop: int) -> None:
-    """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, less a constant of the group."""
+    """For entries `begin` … `stop` − 1: the sum of the group's earlier ones, minus a constant per group."""
     mask = values.shape[0] - 1
     for e in range(begin, stop):
         p = e - back[e & mask]
@@ -207,7 +204,7 @@ def between_lines(values: Lines, before: Lines, heads: Ints, tails: Ints, out: L
 
 @kernel(nb.int64(READ_I64, READ_I64, nb.int64, _U64))
 def _carried(line: Ints, ids: Ints, least: int, out: npt.NDArray[np.uint64]) -> int:
-    """A sum as digits from place `least` on, its magnitude; returns −1 if it is less than zero, else 1."""
+    """The magnitude of a sum as digits from place `least` on; returns −1 if the sum is negative, else 1."""
     out[:] = np.uint64(0)
     for c in range(ids.size):
         if ids[c] < NANS:
@@ -231,7 +228,7 @@ def _carried(line: Ints, ids: Ints, least: int, out: npt.NDArray[np.uint64]) -> 
 def _rounded(digits: npt.NDArray[np.uint64], rest: bool, least: int) -> tuple[float, int]:
     """Digits as m · 2^e with m ≤ 2^53, to the nearest, ties to even; e is at least `least`.
 
-    `rest`: there is something more, less than one.
+    `rest`: whether the number has a further fraction, below the last digit.
     """
     high = digits.size - 1
     while high >= 0 and digits[high] == 0:
@@ -262,7 +259,7 @@ def _rounded(digits: npt.NDArray[np.uint64], rest: bool, least: int) -> tuple[fl
 
 @kernel(nb.float64(READ_I64, READ_I64))
 def _special(line: Ints, ids: Ints) -> float:
-    """What a sum is that has numbers which are not finite: NaN or an infinity; 0 where it has none."""
+    """NaN or an infinity if a sum contains numbers that are not finite, else 0."""
     nans = upper = lower = 0
     for c in range(ids.size):
         nans += line[c] if ids[c] == NANS else 0
@@ -310,7 +307,7 @@ def round_spreads(
 ) -> None:
     """(Σx² − (Σx)²/n)/(n − free) as the nearest float64; NaN where a number is not finite.
 
-    It is the exact n·Σx² − (Σx)² over n and n − free, and over the `divisors` from the third on.
+    It is the exact n·Σx² − (Σx)², divided by n, by n − free, and by the `divisors` from the third on.
     """
     (least, most), (least_square, most_square) = _places(ids), _places(square_ids)
     least = min(least, least_square // 2)
@@ -338,7 +335,7 @@ def round_spreads(
 
 @kernel(nb.types.Tuple((nb.int64, nb.boolean))(_U64, READ_I64, _U64))
 def _divided(digits: npt.NDArray[np.uint64], divisors: Ints, out: npt.NDArray[np.uint64]) -> tuple[int, bool]:
-    """The leading digits over numbers below 2^32; the place of the first, and whether there is a rest."""
+    """Divide the leading digits by numbers below 2^32; returns the lowest place, and if there is a rest."""
     high = digits.size - 1
     while high > 0 and digits[high] == 0:
         high -= 1
@@ -392,7 +389,7 @@ def _square(digits: npt.NDArray[np.uint64], out: npt.NDArray[np.uint64]) -> None
 
 @kernel(nb.void(_U64, _U64))
 def _subtract(digits: npt.NDArray[np.uint64], less: npt.NDArray[np.uint64]) -> None:
-    """Take away what is not more."""
+    """Subtract `less`, which is not greater, from digits."""
     borrow = np.uint64(0)
     for i in range(digits.size):
         take = less[i] + borrow

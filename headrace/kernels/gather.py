@@ -1,4 +1,4 @@
-"""Moving variable-length values: what NumPy's take is to fixed-width columns."""
+"""Moving variable-length values, as NumPy's `take` does for fixed-width columns."""
 
 from __future__ import annotations
 
@@ -32,3 +32,30 @@ def first_above(values: npt.NDArray[np.int64], bound: int) -> int:
     while i < values.size and values[i] <= bound:
         i += 1
     return i
+
+
+# Selecting the rows of a mask without a branch, because which rows are kept cannot be predicted.
+
+
+_WORDS = nb.types.Array(nb.int64, 1, "C", readonly=True)
+_MASK = nb.types.Array(nb.uint8, 1, "C", readonly=True)
+
+
+@kernel(nb.void(_WORDS, _MASK, nb.int64[::1]))
+def compress(words: npt.NDArray[np.int64], mask: npt.NDArray[np.uint8], out: npt.NDArray[np.int64]) -> None:
+    """The words where `mask` is 1. `out` has room for one more word, which is written but unused."""
+    k = 0
+    for i in range(words.size):
+        out[k] = words[i]
+        k += mask[i]
+
+
+@kernel(nb.types.Tuple((nb.int64, nb.int64, nb.boolean))(_WORDS))
+def extent(times: npt.NDArray[np.int64]) -> tuple[int, int, bool]:
+    """The least and the greatest of one or more times, and whether they are in order."""
+    low = high = times[0]
+    falls = False
+    for i in range(1, times.size):
+        falls |= times[i] < times[i - 1]
+        low, high = min(low, times[i]), max(high, times[i])
+    return low, high, not falls

@@ -15,7 +15,7 @@ EMPTY = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
-# Arrow's buffers are read-only; a writable array passes for a read-only one, never the other way.
+# Arrow's buffers are read-only; numba accepts a writable array as read-only, but not the reverse.
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 _READ_U64 = nb.types.Array(nb.uint64, 1, "A", readonly=True)
 _READ_U8 = nb.types.Array(nb.uint8, 1, "A", readonly=True)
@@ -23,6 +23,7 @@ _READ_U8 = nb.types.Array(nb.uint8, 1, "A", readonly=True)
 
 @nb.njit(inline="always")
 def _mix(x: np.uint64) -> np.uint64:
+    """Mix the bits of a word (the finalizer of SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * _MIX_A
     x = (x ^ (x >> np.uint64(27))) * _MIX_B
     return x ^ (x >> np.uint64(31))
@@ -73,7 +74,7 @@ def find_or_add(
     next_code: int,
     room: int,
 ) -> tuple[int, int]:
-    """Give each key its code, new keys those from `next_code` on; return how far it got and how many are new.
+    """The code of each key; new keys get codes from `next_code` on. Returns how far it got, how many are new.
 
     `table` rows are (key, code), code EMPTY where free. Stops early when `room` new keys are in, so that
     the caller can grow the table and go on.
@@ -107,7 +108,7 @@ def insert_codes(
     codes: npt.NDArray[np.int64],
     clashed: npt.NDArray[np.bool_],
 ) -> None:
-    """Put keys with given codes into a table that has room; mark those whose key is there already."""
+    """Put keys with given codes into a table that has room; mark keys that are already there."""
     mask = table.shape[0] - 1
     for i in range(keys.size):
         slot = slot_of(keys[i], mask)
@@ -121,10 +122,63 @@ def insert_codes(
 
 @kernel(nb.void(nb.int64[:, ::1], _READ_I64, nb.int64[::1]))
 def find(table: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> None:
-    """The code of each key, EMPTY where it has none."""
+    """The code of each key, or EMPTY."""
     mask = table.shape[0] - 1
     for i in range(keys.size):
         slot = slot_of(keys[i], mask)
         while table[slot, 1] != EMPTY and table[slot, 0] != keys[i]:
             slot = (slot + 1) & mask
         codes[i] = table[slot, 1]
+
+
+# Bloom filters over 64-bit words: at least twelve bits for each word, of which four are set.
+
+
+_BITS = 12
+_HASHES = 4
+_BLOOM_A = np.uint64(0x9E3779B97F4A7C15)
+_BLOOM_B = np.uint64(0xD6E8FEB86659FD93)
+
+
+def new_filter(words: int) -> npt.NDArray[np.uint64]:
+    """An empty set with room for this many words; about three in a thousand other words pass the test."""
+    bits = max(64, 1 << (max(1, words) * _BITS - 1).bit_length())
+    return np.zeros(bits // 64, np.uint64)
+
+
+@nb.njit(inline="always")
+def _scatter(word: np.int64) -> tuple[np.uint64, np.uint64]:
+    """A position and an odd step: the bits of a word are at position, position + step, and so on."""
+    low = np.uint64(word) * _BLOOM_A
+    low ^= low >> np.uint64(32)
+    high = (low * _BLOOM_B) ^ (low >> np.uint64(29))
+    return low, high | np.uint64(1)
+
+
+@kernel(nb.void(nb.uint64[::1], _READ_I64))
+def add_words(bits: npt.NDArray[np.uint64], words: npt.NDArray[np.int64]) -> None:
+    """Put words into the set."""
+    mask = np.uint64(bits.size * 64 - 1)
+    for i in range(words.size):
+        at, step = _scatter(words[i])
+        for _ in range(_HASHES):
+            bit = at & mask
+            bits[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
+            at += step
+
+
+@kernel(nb.void(nb.uint64[::1], _READ_I64, nb.boolean[::1]))
+def may_have(
+    bits: npt.NDArray[np.uint64], words: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]
+) -> None:
+    """Which words may be in the set; the others are not."""
+    mask = np.uint64(bits.size * 64 - 1)
+    for i in range(words.size):
+        at, step = _scatter(words[i])
+        found[i] = True
+        for _ in range(_HASHES):
+            bit = at & mask
+            if not (bits[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
+                found[i] = False
+                break
+            at += step

@@ -8,8 +8,8 @@ because both are maxima over the same arrivals; the second costs O(1) per arriva
 A staircase is a ring (row) indexed by ever-growing positions: `head` is the oldest kept, `tail` one past the
 newest, `cursor` of a slot (a delay of that row) one past the newest already matured.
 
-Where rows wait at their sources to be read, `reads` has the clock up to which each stream has been read, and
-a slot is due by that of the stream which it is about (`whose`) in place of `now`.
+If rows wait at their sources to be read, `reads` has the clock up to which each stream has been read, and
+a slot is due by the clock of its own stream (`whose`) instead of `now`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def
 
 @kernel()
 def grouped(streams, group):  # type: ignore[no-untyped-def]
-    """The group of each arrival's source. A pass of its own, so that no branch waits for the table."""
+    """The group of each arrival's source. It is a separate pass, so that no branch waits for the table."""
     found = np.empty(len(streams), np.int64)
     for k in range(len(streams)):
         found[k] = group[streams[k]]
@@ -108,7 +108,7 @@ def push(row, at, time, rings, slots):  # type: ignore[no-untyped-def]
 
 @kernel()
 def count(j, now, reads, rings, slots, counted):  # type: ignore[no-untyped-def]
-    """A tuple of stream `j` counts towards every tuple-based pair on it; the best that is now due, or MIN.
+    """Count a tuple of stream `j` in every tuple-based pair on it; returns the best that is now due, or MIN.
 
     Each pair remembers, for each of the last n tuples of `j`, the greatest time of its source that was surely
     emitted before that tuple: seen before it if nothing can delay `j`, else matured by t + L_j + 1 ticks.
@@ -134,9 +134,9 @@ def count(j, now, reads, rings, slots, counted):  # type: ignore[no-untyped-def]
 
 @kernel()
 def mature_row(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
-    """Raise promises by what has come due in one staircase, and forget the steps no delay needs any more.
+    """Raise promises by what has come due in one staircase, and forget the steps that no delay needs.
 
-    Of slots that are due by now the longest delay is the last to mature a step.
+    Of the slots that are due by now, the one with the longest delay matures a step last.
     """
     clock, value, head, tail, _, cursor = rings
     begin, delay, entry, target, delta, whose = slots
@@ -165,7 +165,7 @@ def mature(now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
 
 @kernel()
 def full(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
-    """Whether a staircase without room for a step is still more than half full after forgetting."""
+    """Whether a staircase that has no room for a step is still more than half full after forgetting."""
     mature_row(row, now, reads, promise, rings, slots)
     return 2 * (rings[3][row] - rings[2][row]) > rings[0].shape[1]
 
@@ -174,7 +174,7 @@ def full(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def
 def arrive(  # type: ignore[no-untyped-def]
     start, streams, times, clocks, tick, timeout, state, spoken, promise, reads, rings, slots, counted
 ):
-    """Take arrivals from `start` on; stops, saying where, when a staircase is full."""
+    """Take arrivals from `start` on; stops when a staircase is full, and returns where."""
     clock, _, head, tail, top, _ = rings
     room = clock.shape[1]
     streams_n = len(promise)

@@ -57,7 +57,7 @@ def heads(
 def _touch(
     links: npt.NDArray[np.int64], base: int, cursors: npt.NDArray[np.int64], begin: int, stop: int
 ) -> np.int64:
-    """Read the lines that some walks begin at, so that their cache misses overlap; the sum is of no use."""
+    """Read the first lines of some walks, so that their cache misses overlap; the sum is not used."""
     found = np.int64(0)
     if links.shape[0] == 0:
         return found
@@ -88,10 +88,10 @@ def walk(
     begin: int,
     filled: int,
 ) -> tuple[int, int]:
-    """Write probe, row, and their signed common interval for every row of a probe's word that meets it.
+    """Write probe, row and their signed common interval for every row with the word of a probe that meets it.
 
     `cursors` are the chains' next ids, moved on as they are walked. Stops when the outputs are full; returns
-    the probe to go on with and how many pairs are filled.
+    the probe to continue with and how many pairs are filled.
     """
     room = probes.size
     touched, useless = begin, np.int64(0)
@@ -132,7 +132,7 @@ def pair_off(
 ) -> None:
     """Give each probe at most one of the rows that fit it, and each row to at most one probe.
 
-    Rows that fit the same probe are alike, so the first free one is as good as any.
+    Rows that fit the same probe are equal, so any free one will do.
     """
     for c in range(probes.size):
         if fits[c] and partner[probes[c]] == EMPTY and not taken[rows[c]]:

@@ -39,9 +39,9 @@ def merge_sides(
     sides: npt.NDArray[np.uint8],
     out: npt.NDArray[np.int64],
 ) -> None:
-    """Both in order of value, and which side gives each: 1 is `left`, and of equal values the first.
+    """Both in order of value, and the side of each value: 1 is `left`, which is first for equal values.
 
-    From both ends at once: which value is next waits for the one before, and so two wait together.
+    Merges from both ends at once: each step depends on the one before, so two chains run in parallel.
     """
     i, j, k = 0, 0, 0
     p, q, z = left.size - 1, right.size - 1, out.size - 1
@@ -81,7 +81,7 @@ def interleave(
     sides: npt.NDArray[np.uint8],
     out: npt.NDArray[np.int64],
 ) -> None:
-    """The values of both, each side in its own order, taken from the side that `sides` names."""
+    """The values of both, each side in its own order; `sides` is the side of each value."""
     i, j, k = 0, 0, 0
     while i < left.size and j < right.size:
         first = sides[k]

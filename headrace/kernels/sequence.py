@@ -1,8 +1,8 @@
-"""Which of the matches that wait a row goes on: queues of rows by partition, walked in order of time.
+"""Finds the partial matches that a row extends: queues of rows by partition, in order of time.
 
-A match that waits is a line of `queue`: the next line of its partition (NONE: it is the last, GONE: it waits
-no more, CLOSED: it is the last of a run that has been answered), its partition, its time, the time of its
-first row, and from when on a missing step has ended it. Lines from `begin` on are new and not yet in their
+A waiting match is a line of `queue`: the next line of its partition (NONE: it is the last, GONE: it no longer
+waits, CLOSED: it is the last of a run that has been answered), its partition, its time, the time of its
+first row, and the time at which a missing step ends it. Lines from `begin` on are new and not yet in their
 queues. Entries, ends (of a missing step that ends all matches of its partition) and probes come in order of
 time; where times are equal in that order, or, if `strict`, in the opposite one.
 
@@ -12,29 +12,99 @@ Numba, because which row is used depends on the rows before it; each is looked a
 from __future__ import annotations
 
 import numba as nb
-import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Ids, Lines
 from headrace.kernels.compiling import kernel
+
+# Rows that follow each other directly: an automaton per partition, stepped once a row.
+
+
+_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
+_ROW = nb.int64[::1]
+_LINES = nb.int64[:, ::1]
+_SIGNATURE = nb.int64(_READ, _READ, _READ, _READ, nb.int64, _LINES, _ROW, _LINES)
+
+
+@kernel(_SIGNATURE)
+def in_total_order(
+    steps: Ids, codes: Ids, times: Ids, ids: Ids, count: int, state: Lines, last: Ids, before: Lines
+) -> int:
+    """Rows one after the other; `state[code]` is how many steps are met, then the row of each.
+
+    `steps` are −1 for rows of no step, which break a match. For each match the id of its last row goes to
+    `last`, the ids of the others to `before`; returns how many matches there are.
+    """
+    found = 0
+    for i in range(steps.size):
+        code, step = codes[i], steps[i]
+        if step == 0:
+            state[code, 0], state[code, 1] = 1, ids[i]
+        elif step < 0 or state[code, 0] != step:
+            state[code, 0] = 0
+        elif step == count - 1:
+            last[found] = ids[i]
+            before[found, :] = state[code, 1:]
+            found += 1
+            state[code, 0] = 0
+        else:
+            state[code, 0], state[code, 1 + step] = step + 1, ids[i]
+    return found
+
+
+@kernel(_SIGNATURE)
+def by_instants(
+    steps: Ids, codes: Ids, times: Ids, ids: Ids, count: int, state: Lines, last: Ids, before: Lines
+) -> int:
+    """Like `in_total_order`, but simultaneous rows of different steps have no order.
+
+    `state[code]` is the newest instant of the partition, then for that instant and for the one before it a
+    block of lines, one for each step but the last: whether a match so far ends there, and the row of each of
+    its steps; in the newest also, for each step, whether a row of it came.
+    """
+    kept = count - 1
+    block = kept * (1 + kept)
+    now, was, came = 1, 1 + block, 1 + 2 * block
+    found = 0
+    for i in range(steps.size):
+        code, step = codes[i], steps[i]
+        line = state[code]
+        if times[i] > line[0]:
+            line[0] = times[i]
+            line[was : was + block] = line[now : now + block]
+            line[now : now + block] = 0
+            line[came : came + count] = 0
+        if step < 0:
+            continue
+        first = line[came + step] == 0
+        line[came + step] = 1
+        previous = was + (step - 1) * (1 + kept)
+        goes_on = step == 0 or (first and line[previous] == 1)
+        if step == kept:
+            if goes_on:
+                last[found] = ids[i]
+                before[found, :] = line[previous + 1 : previous + 1 + kept]
+                found += 1
+            continue
+        own = now + step * (1 + kept)
+        line[own] = 1 if goes_on else 0
+        if goes_on:
+            if step > 0:
+                line[own + 1 : own + 1 + step] = line[previous + 1 : previous + 1 + step]
+            line[own + 1 + step] = ids[i]
+    return found
+
 
 NONE = -1
 GONE = -2
 CLOSED = -3
 NEXT, CODE, TIME, FIRST, ENDS = 0, 1, 2, 3, 4
 RECENT, QUEUE, RUN = 0, 1, 2
-"""How an entry waits: in place of what waits, behind it, or behind it unless that run is closed."""
-
-Lines = npt.NDArray[np.int64]
-Ids = npt.NDArray[np.int64]
-
-_READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
-_ROW = nb.int64[::1]
-_LINES = nb.int64[:, ::1]
+"""How an entry waits: it replaces the waiting lines, follows them, or follows them unless they are CLOSED."""
 
 
 @nb.njit(inline="always")
 def _clear(queue: Lines, heads: Ids, code: int, gone: Ids, lost: int) -> int:
-    """All that waits in a partition waits no more."""
+    """End all waiting lines of a partition."""
     row = heads[code]
     while row >= 0:
         after = queue[row, NEXT]
@@ -79,7 +149,7 @@ def _drop_dead(
     gone: Ids,
     lost: int,
 ) -> int:
-    """Forget the lines at the head of a queue that are too old or ended, for good."""
+    """Remove the lines at the head of a queue that are too old or ended."""
     row = heads[code]
     while row >= 0 and not _lives(queue, row, time, within, strict):
         after = queue[row, NEXT]
@@ -144,7 +214,7 @@ def recent(
     at: Ids,
     partner: Ids,
 ) -> None:
-    """For each probe the line that waits in its partition, or NONE (Figure 12)."""
+    """For each probe, the line that waits in its partition, or NONE (Figure 12)."""
     for j in range(codes.size):
         _until(queue, heads, tails, end_codes, end_times, times[j], 0, how, strict, gone, at)
         row = heads[codes[j]]
@@ -169,7 +239,7 @@ def chronicle(
     at: Ids,
     partner: Ids,
 ) -> None:
-    """For each probe the earliest line of its partition that is unused, which is used then (Figure 13)."""
+    """For each probe, the earliest unused line of its partition, which is then used (Figure 13)."""
     for j in range(codes.size):
         _until(queue, heads, tails, end_codes, end_times, times[j], 0, how, strict, gone, at)
         code = codes[j]
@@ -212,9 +282,9 @@ def every(
     begin: int,
     filled: int,
 ) -> tuple[int, int]:
-    """Every line of each probe's partition, as pairs; with `uses` they are used then, with RUN closed.
+    """Every line of each probe's partition, as pairs; then the lines are used (`uses`) or closed (RUN).
 
-    Stops before a probe whose pairs have no room; returns the probe to go on with and how many are filled.
+    Stops before a probe whose pairs have no room; returns the probe to continue with and how many are filled.
     """
     for j in range(begin, codes.size):
         time, code = times[j], codes[j]
@@ -238,7 +308,7 @@ def every(
 
 @kernel(nb.void(_LINES, _ROW, _ROW, nb.int64))
 def relink(queue: Lines, heads: Ids, tails: Ids, begin: int) -> None:
-    """Put all lines from `begin` on that wait into their queues, whose rows before are linked already."""
+    """Put the waiting lines from `begin` on into their queues; earlier lines are already linked."""
     for row in range(begin, queue.shape[0]):
         mark = queue[row, NEXT]
         if mark == GONE:
@@ -254,7 +324,7 @@ def relink(queue: Lines, heads: Ids, tails: Ids, begin: int) -> None:
 
 @kernel(nb.int64(_LINES, _ROW, _READ, _ROW))
 def close(queue: Lines, heads: Ids, codes: Ids, gone: Ids) -> int:
-    """All that waits in some partitions waits no more; returns how many lines that were."""
+    """End all waiting lines of some partitions; returns how many there were."""
     lost = 0
     for i in range(codes.size):
         lost = _clear(queue, heads, codes[i], gone, lost)
@@ -266,7 +336,7 @@ _END = nb.void(_LINES, _READ, _READ, _READ)
 
 @kernel(_END)
 def end_rows(queue: Lines, rows: Ids, times: Ids, holds: Ids) -> None:
-    """Lines that a missing step ends, each from the earliest time on that it does."""
+    """Set when a missing step ends lines: for each line, the earliest time at which it does."""
     for i in range(rows.size):
         if holds[i] and times[i] < queue[rows[i], ENDS]:
             queue[rows[i], ENDS] = times[i]

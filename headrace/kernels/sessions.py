@@ -6,10 +6,10 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.kernels.compiling import kernel
 from headrace.kernels.hashing import EMPTY
 
-Ints = npt.NDArray[np.int64]
 _I64 = nb.int64[::1]
 _READ_I64 = nb.types.Array(nb.int64, 1, "A", readonly=True)
 
@@ -35,7 +35,7 @@ def assign_sessions(
     """The session of each row; returns how many are new and how many were touched.
 
     `opened` is the latest session of each group, `last` the time of the latest row of each of the `known`
-    ones; new ones follow as (group, start, last) in `fresh`. `marks` tells which were touched in this pass.
+    ones; new ones follow as (group, start, last) in `fresh`. `marks` shows which were touched in this pass.
     """
     added, seen = 0, 0
     for i in range(times.size):
@@ -73,7 +73,7 @@ _MASK = nb.boolean[::1]
 
 @nb.njit(inline="always")
 def _nearest(session: int, time: int, gap: int, links: Ints, start: Ints, last: Ints) -> int:
-    """From one session of a group along its list: the one that `time` belongs to, else one next to it."""
+    """Search the list of a group from one session on: the session of `time`, else one next to it."""
     while time - last[session] > gap and links[session, NEWER] != EMPTY:
         session = links[session, NEWER]
     while start[session] - time > gap and links[session, OLDER] != EMPTY:
@@ -83,6 +83,7 @@ def _nearest(session: int, time: int, gap: int, links: Ints, start: Ints, last: 
 
 @nb.njit(inline="always")
 def _link(older: int, newer: int, links: Ints) -> None:
+    """Make two sessions neighbours in the list of their group; either may be EMPTY."""
     if older != EMPTY:
         links[older, NEWER] = newer
     if newer != EMPTY:
@@ -121,10 +122,10 @@ def gather_sessions(
     sessions: Ints,
     gone: Ints,
 ) -> tuple[int, int, int]:
-    """The session of each row from `begin` on, in any order; returns how far it came, `next` and `voided`.
+    """The session of each row from `begin` on, in any order; returns how far it got, `next` and `voided`.
 
-    Stops before a row that needs a line where there is none. A session that became part of another says so
-    in `links[·, INTO]`, and is listed in `gone`; `sessions` may name it.
+    Stops before a row that needs a line if none is left. A session that was merged into another has that one
+    in `links[·, INTO]`, and is listed in `gone`; `sessions` may still name it.
     """
     for i in range(begin, times.size):
         time, of = times[i], groups[i]
@@ -172,7 +173,7 @@ def gather_sessions(
 
 @kernel(nb.int64(_I64, _LINKS, _I64, nb.int64, _I64))
 def link_sessions(sessions: Ints, links: Ints, marks: Ints, stamp: int, touched: Ints) -> int:
-    """Each session by what it is part of now; lists those that are met first, and returns how many."""
+    """Replace each session by the one it was merged into; lists each in `touched` once, returns how many."""
     seen = 0
     for i in range(sessions.size):
         session = sessions[i]
@@ -188,7 +189,7 @@ def link_sessions(sessions: Ints, links: Ints, marks: Ints, stamp: int, touched:
 
 @kernel(nb.void(_READ_I64, _READ_I64, _I64, _LINKS))
 def unlink(sessions: Ints, group: Ints, opened: Ints, links: Ints) -> None:
-    """Take sessions that are over out of the lists of their groups."""
+    """Remove sessions that are over from the lists of their groups."""
     for session in sessions:
         older, newer = links[session, OLDER], links[session, NEWER]
         _link(older, newer, links)
@@ -212,12 +213,12 @@ def judge_rows(
     least: Ints,
     late: npt.NDArray[np.bool_],
 ) -> None:
-    """Which rows come too late, `order` being from the latest time to the earliest.
+    """Which rows are too late; `order` is from the latest time to the earliest.
 
-    A row is in time if its own session would end after the frontier, or if it belongs to a session that is
-    open or to a row that is in time. What a row after an open session belongs to ends later still, so only
-    rows before one need a chain of others to reach it, and those have been judged by then: `least` is the
-    earliest row in time of each group, the greatest number where there is none.
+    A row is in time if its own session would end after the frontier, or if it is within the gap of an open
+    session or of a row that is in time. A chain of rows after an open session ends later still, so only rows
+    before one may need other rows to reach it, and those have been judged by then: `least` is the earliest
+    row in time of each group, the greatest number if there is none.
     """
     for i in order:
         time, of = times[i], groups[i]

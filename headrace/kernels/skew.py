@@ -38,7 +38,7 @@ def within(sets, j, k, t, n, delta):  # type: ignore[no-untyped-def]
 def insert(sets, count, j, t, n, delta):  # type: ignore[no-untyped-def]
     """Put (t, n, δ) into set `j` unless redundant, and take out what it makes redundant.
 
-    The pair that proved a candidate redundant moves one place forward, so the next proof is found sooner.
+    The pair that proves a candidate redundant moves one place forward, so the next proof is found sooner.
     """
     for k in range(count[j]):
         if within(sets, j, k, t, n, delta):

@@ -1,27 +1,28 @@
-"""What passes a window and is held behind it: counts by cohort, and what a row of it costs."""
+"""How many rows pass a window and are held behind it, by cohort, and the bytes per row."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple
 from typing import Any, Self
 
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.origins import sources_behind
-from headrace.memory.arrivals import Arrivals
-from headrace.memory.demands import Cohort, Demand
+from headrace.memory.choice import MANY, Cohort, Demand, lines_a_row
 from headrace.operators.adaptable import Adaptable
-from headrace.plan.nodes import Window
-from headrace.plan.windows import Range
+from headrace.operators.contract import Stateless
+from headrace.plan.nodes.core import Granularity, Window
+from headrace.plan.nodes.windows import Range
 from headrace.time.timestamp import MIN_TIME, plus
 
 _COHORTS = 48
 _FEW = 256
-"""Fewer rows than this say nothing about what a row costs."""
+"""With fewer rows, bytes per row cannot be measured."""
 
 
 class Flow:
-    """A window of the graph, fixed or not: rows that passed, rows that are held, bytes of each."""
+    """A window of the graph, fixed or not: rows that passed, rows held, and bytes per row."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -48,7 +49,7 @@ class Flow:
         self._thin()
 
     def _thin(self) -> None:
-        """Merge the two oldest neighbours of one size, when there are many."""
+        """If there are many cohorts, merge two neighbours: of equal size if possible, of short span."""
         if len(self.cohorts) <= _COHORTS:
             return
         spans = [b.last - a.first for a, b in zip(self.cohorts, self.cohorts[1:], strict=False)]
@@ -60,7 +61,7 @@ class Flow:
         self.cohorts[at : at + 2] = [merged]
 
     def forget(self, frontier: int) -> None:
-        """Rows that end by the frontier are gone."""
+        """Drop the cohorts that end by the frontier."""
         self.cohorts = [c for c in self.cohorts if c.last + c.size > frontier]
 
     def live(self, frontier: int) -> float:
@@ -68,20 +69,20 @@ class Flow:
         return sum(c.live(frontier) for c in self.cohorts)
 
     def calibrate(self, bytes: float, rows: float) -> None:
-        """So many rows hold so many bytes."""
+        """Learn the bytes per row; the estimate rises at once and falls slowly."""
         if rows < _FEW:
             return
         now = bytes / rows
         self.cost = now if self.cost is None else max(now, 0.75 * self.cost + 0.25 * now)
 
     def state(self) -> list[Any]:
-        """As plain data."""
+        """The state as plain data, for a snapshot."""
         cohorts = [astuple(c) for c in self.cohorts]
         return [self.passed, self.consumed, self.time, self.cost, self.share, self.changed, cohorts]
 
     @classmethod
     def of(cls, state: list[Any]) -> Self:
-        """What `state` gave."""
+        """Restore from the result of `state`."""
         made = cls()
         made.passed, made.consumed, made.time, made.cost, made.share, made.changed, cohorts = state
         made.cohorts = [Cohort(*c) for c in cohorts]
@@ -119,7 +120,7 @@ def size_of(node: Node) -> int:
 def demand_of(
     node: Node, flow: Flow, behind: list[Arrivals], now: int, delay: int, prior: float, weight: int
 ) -> Demand:
-    """What a window is to the choice."""
+    """A window as input to `choose`; `prior` is the cost of a row until it is measured."""
     operator, size = node.operator, size_of(node)
     bounds = operator.history.bounds if isinstance(operator, Adaptable) else None
     least, most = (size, size) if bounds is None else (bounds.least, bounds.most)
@@ -137,3 +138,199 @@ def demand_of(
         delay=delay,
         cohorts=tuple(flow.cohorts),
     )
+
+
+# Rates of streams in rows per tick of application time, from counts alone: no clock is read.
+
+
+_KEPT = 64
+_FEW_ARRIVALS = 64
+
+
+class Arrivals:
+    """Row counts over time: pairs (newest time, rows so far), the older ones thinned out."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self.newest: int | None = None
+        self._times: list[int] = []
+        self._counts: list[int] = []
+
+    def note(self, rows: int, bytes: int, first: int, last: int) -> None:
+        """Count rows with times from `first` to `last`."""
+        if self.newest is None:
+            self.newest = first - 1
+            self.mark()
+        self.rows += rows
+        self.bytes += bytes
+        self.newest = max(self.newest, last)
+
+    def mark(self) -> None:
+        """Record the number of rows so far."""
+        if self.newest is None:
+            return
+        if self._times and self._times[-1] >= self.newest:
+            self._counts[-1] = self.rows
+            return
+        self._times.append(self.newest)
+        self._counts.append(self.rows)
+        if len(self._times) > _KEPT:
+            keep = [0, *range(2, _KEPT // 2, 2), *range(_KEPT // 2, len(self._times))]
+            self._times = [self._times[i] for i in keep]
+            self._counts = [self._counts[i] for i in keep]
+
+    @property
+    def first(self) -> int:
+        """The time before the first row."""
+        return self._times[0] if self._times else 0
+
+    def rate(self, short: int, long: int) -> float:
+        """The recent rate in rows per tick: over the last `short` or `long` ticks, the greater of the two.
+
+        So a burst is seen at once, and its end only after `long` ticks. Few rows in a short time are ignored.
+        """
+        if not self._times:
+            return 0.0
+        elapsed = max(1, self._times[-1] - self._times[0])
+        return max(
+            self._over(long, long), *(self._over(h, min(h, elapsed), _FEW_ARRIVALS) for h in (short, long))
+        )
+
+    def _over(self, horizon: int, ticks: int, least: int = 0) -> float:
+        """The rows of the last `horizon` ticks per tick of `ticks`; 0 for fewer than `least` rows."""
+        rows = self._since(horizon)
+        return rows / ticks if rows >= least else 0.0
+
+    def _since(self, horizon: int) -> float:
+        """Rows of the last `horizon` ticks up to the last mark."""
+        return self._counts[-1] - self._rows_by(self._times[-1] - horizon)
+
+    def _rows_by(self, time: int) -> float:
+        """How many rows had come by a time, interpolated between marks."""
+        times, counts = self._times, self._counts
+        if time <= times[0]:
+            return 0.0 if time < times[0] else float(counts[0])
+        at = next(i for i in range(len(times) - 1, -1, -1) if times[i] <= time)
+        if at == len(times) - 1:
+            return float(counts[at])
+        share = (time - times[at]) / (times[at + 1] - times[at])
+        return counts[at] + share * (counts[at + 1] - counts[at])
+
+    def state(self) -> dict[str, Any]:
+        """The state as plain data, for a snapshot."""
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "newest": self.newest,
+            "times": self._times,
+            "counts": self._counts,
+        }
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Arrivals:
+        """Restore from the result of `state`."""
+        made = cls()
+        made.rows, made.bytes, made.newest = state["rows"], state["bytes"], state["newest"]
+        made._times, made._counts = list(state["times"]), list(state["counts"])
+        return made
+
+
+# Rows that pass a granularity: how many ends an aggregate behind it will hold, for any grain (Cammert et al.,
+# §2.2).
+#
+# The number of distinct lines and the cost of a line are measured from the pending ends.
+
+
+_STEPS = 60
+
+
+class GrainFlow(Flow):
+    """A granularity that may change: the lines that its rows become, and how many of them are distinct."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds = MANY
+
+    def count_lines(self, node: Node, behind: list[Node]) -> None:
+        """Note what passed since the last look, as lines, held for the size of the windows before."""
+        rows, self.passed = node.operator.rows_out - self.passed, node.operator.rows_out
+        if not rows:
+            return
+        time = passed_to(node)
+        first = time - 1 if self.time is None else min(self.time, time - 1)
+        self.time = time
+        assert isinstance(node.operator, Adaptable)
+        grain = node.operator.history.at(time)
+        lines = rows * lines_a_row(rows / (time - first), grain, self.kinds)
+        size = max((size_at(each, first, time) for each in behind), default=grain)
+        self.cohorts.append(Cohort(first, time, lines, size))
+        self._thin()
+
+    def look(self, node: Node) -> None:
+        """Estimate the number of distinct lines, if the operators behind combine equal ones."""
+        self.kinds = MANY
+        found = [each.operator.memory.distinct_ends() for each in holders(node)]
+        if found and None not in found:
+            self.kinds = 2 * max(kinds_of(*each) for each in found if each is not None)
+
+    def state(self) -> list[Any]:
+        return [*super().state(), self.kinds]
+
+    @classmethod
+    def of(cls, state: list[Any]) -> Self:
+        made = super().of(state[:-1])
+        made.kinds = state[-1]
+        return made
+
+
+def kinds_of(seen: int, different: int) -> float:
+    """An estimate of the number of distinct lines, from a sample of `seen` with `different` distinct ones."""
+    if seen - different < 2:
+        return MANY
+    low, high = 1.0, MANY
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        if middle * -math.expm1(-seen / middle) < different:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def grains_of(graph: Graph) -> list[Node]:
+    """The granularities that may change."""
+    return [node for node in graph.nodes if _is_grain(node)]
+
+
+def comes_to_grains_only(node: Node) -> bool:
+    """Whether all rows of a node are held behind granularities that may change, and nowhere else."""
+    return bool(node.successors) and all(
+        isinstance(after.operator, Stateless) and (_is_grain(after) or comes_to_grains_only(after))
+        for after in node.successors
+    )
+
+
+def _is_grain(node: Node) -> bool:
+    return isinstance(node.plan, Granularity) and isinstance(node.operator, Adaptable)
+
+
+def holders(node: Node) -> list[Node]:
+    """The first operators with state that a node's rows reach."""
+    found: list[Node] = []
+    for after in node.successors:
+        found += holders(after) if isinstance(after.operator, Stateless) else [after]
+    return found
+
+
+def windows_behind(graph: Graph, node: Node) -> list[Node]:
+    """The time windows that rows pass on their way to a node."""
+    windows = set(windows_of(graph))
+    found, queue = list[Node](), [p for p in node.predecessors if isinstance(p, Node)]
+    while queue:
+        one = queue.pop()
+        if one in windows:
+            found.append(one)
+        else:
+            queue += [p for p in one.predecessors if isinstance(p, Node)]
+    return list(dict.fromkeys(found))

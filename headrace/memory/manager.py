@@ -1,9 +1,9 @@
-"""Holds a budget by changing windows and granularities within bounds, from counts and application time alone.
+"""Keeps a memory budget by changing windows and granularities within their bounds.
 
-At each look, several times a window: predict what the windows will need from what they hold and from the
-rates of the streams; choose the sizes and grains of least loss that fit; take them, with hysteresis. A look
-comes before the rows at hand run, so a burst meets windows that are small enough. Nothing here knows a clock:
-the same rows in the same steps lead to the same choices.
+A look happens several times per window: predict what the windows will need from what they hold and from the
+rates of the streams; choose the sizes and grains of least loss that fit; apply them, with hysteresis. A look
+comes before new rows run, so a burst meets windows that are small enough. No clock is read: the same rows in
+the same steps lead to the same choices.
 """
 
 from __future__ import annotations
@@ -13,48 +13,47 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from headrace import tuning
 from headrace.errors import BudgetError
 from headrace.flow.batch import Batch
-from headrace.flow.state import Chunk
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.origins import sources_behind
-from headrace.memory.accounting import account
-from headrace.memory.arrivals import Arrivals
-from headrace.memory.charging import charge
-from headrace.memory.choice import choose_both, settled, settled_grain
-from headrace.memory.demands import Demand, GrainDemand
-from headrace.memory.flows import Flow, demand_of, size_of, windows_of
-from headrace.memory.grains import GrainFlow, comes_to_grains_only, grains_of, windows_behind
-from headrace.memory.need import Outlook
+from headrace.memory.accounting import account, charge
+from headrace.memory.budget import size_text
+from headrace.memory.choice import Demand, GrainDemand, Outlook, choose_both, settled, settled_grain
+from headrace.memory.flows import (
+    Arrivals,
+    Flow,
+    GrainFlow,
+    comes_to_grains_only,
+    demand_of,
+    grains_of,
+    size_of,
+    windows_behind,
+    windows_of,
+)
 from headrace.operators.adaptable import Adaptable
 from headrace.plan.show import show_node
+from headrace.state.part import Chunk
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Shortage = Literal["fail", "spill"]
 """What to do when even the least windows do not fit."""
 POLICIES: Final = ("fail", "spill")
 Spill = Callable[[int], int]
-"""Puts so many bytes of state away, if it can; returns how many left memory."""
+"""Spills about this many bytes of state, if it can; returns how many left memory."""
 
-_TARGET: Final = 0.9
-"""The share of the budget that predictions may use: the rest is for what they cannot know."""
-_LAST: Final = 0.97
-"""The share that they may use before windows become the least that they may be."""
-_MOST: Final = 1.05
-"""The share of the budget at which a run fails, if it is to fail."""
-_LOOKS: Final = 32
-"""Looks per window, and per filling of what is free."""
 _SLACK: Final = 1.3
-"""State that grows has a third of spare room at most."""
+"""Growing state has at most a third of unused capacity."""
 _OVERHEAD: Final = 2.5
 _LINE: Final = 48
-"""A row costs about its bytes and a line of numbers, times the overhead, until it is measured."""
+"""Until it is measured, the cost of a row is its bytes and a line of numbers, times the overhead."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the last look saw: bytes held, needed at the sizes in force, and needed with the least sizes."""
+    """Result of the last look: bytes held, needed at the current sizes, and needed at the least sizes."""
 
     held: int
     needed: int
@@ -62,6 +61,7 @@ class Forecast:
 
 
 def _may_change(node: Node) -> bool:
+    """Whether an operator has bounds and a value that may change."""
     return isinstance(node.operator, Adaptable)
 
 
@@ -73,8 +73,9 @@ def _extremes(grains: list[GrainDemand]) -> list[list[int]]:
 class Manager:
     """Keeps what a graph holds within `budget` bytes.
 
-    Laws: every size is within the bounds of all queries that use it; a size holds for rows of later times
-    only; what was decided is in the histories of the windows, and what decides next is in the snapshot.
+    Laws: every size is within the bounds of all queries that use it; a new size applies to rows of later
+    times only; past decisions are in the histories of the windows, and the input of the next one is in the
+    snapshot.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Manager:
     # ------------------------------------------------------------------------------------------- watching
 
     def arrived(self, stream: str, batch: Batch) -> None:
-        """Rows were put into a stream."""
+        """Count rows that were pushed into a stream."""
         if len(batch):
             first, last = int(batch.start.min()), int(batch.start.max())
             self._arrivals.setdefault(stream, Arrivals()).note(len(batch), batch.bytes(), first, last)
@@ -119,7 +120,7 @@ class Manager:
         self._fresh, self._unsettled = 0, True
 
     def settle(self) -> None:
-        """All that came has run: learn from it, and see that it fits."""
+        """After all rows have run: measure, and enforce the budget."""
         if not self._unsettled:
             return
         self._unsettled = False
@@ -130,13 +131,15 @@ class Manager:
         self._hold()
 
     def _pause(self) -> int:
-        """Ticks between two looks, if few rows come."""
+        """Ticks between two looks when few rows come."""
         grains = grains_of(self._graph)
         windows = [w for node in grains for w in windows_behind(self._graph, node)]
         sizes = [size_of(node) for node in windows_of(self._graph) if _may_change(node) or node in windows]
-        return max(1, min(sizes, default=_LOOKS) // _LOOKS)
+        looks = tuning.current.budget_looks
+        return max(1, min(sizes, default=looks) // looks)
 
     def _changeable(self) -> list[Node]:
+        """The nodes of all windows and granularities that may change."""
         return [*filter(_may_change, windows_of(self._graph)), *grains_of(self._graph)]
 
     def _count(self) -> None:
@@ -155,7 +158,7 @@ class Manager:
             self._grains[node.id].forget(self._frontier)
 
     def _measure(self) -> None:
-        """Learn what a row costs behind each window, and what is held whatever the windows are."""
+        """Measure what a row costs behind each window, and what is held independently of the windows."""
         self._count()
         for node in grains_of(self._graph):
             self._grains[node.id].look(node)
@@ -171,6 +174,7 @@ class Manager:
     # ------------------------------------------------------------------------------------------- deciding
 
     def _decide(self) -> None:
+        """Forecast the need, apply sizes and grains that fit, and spill if the budget is exceeded."""
         nodes = windows_of(self._graph)
         users = self._graph.quality.nodes()
         demands = [self._demand(node, len(users.get(node, ()))) for node in nodes]
@@ -183,11 +187,12 @@ class Manager:
         )
         smallest = [demand.least for demand in demands]
         least = min(outlook.at(values).peak(smallest) for values in _extremes(grains))
-        limit = _TARGET if least <= _TARGET * self.budget else _LAST
+        target, last = tuning.current.budget_target, tuning.current.budget_reserve
+        limit = target if least <= target * self.budget else last
         sizes, values = choose_both(outlook, grains, limit * self.budget)
-        pressed = held > _TARGET * self.budget
+        pressed = held > target * self.budget
         now = outlook.peak([demand.size for demand in demands])
-        if grains and now <= _LAST * self.budget:
+        if grains and now <= last * self.budget:
             sizes = [max(size, demand.size) for size, demand in zip(sizes, demands, strict=True)]
             values = [min(value, grain.size) for value, grain in zip(values, grains, strict=True)]
         for node, demand, size in zip(nodes, demands, sizes, strict=True):
@@ -198,11 +203,12 @@ class Manager:
         needed = outlook.at([size_of(node) for node in coarsened]).peak([size_of(node) for node in nodes])
         self.forecast = Forecast(int(held), int(needed), int(least))
         dearest = max([1.0, *(each.bytes for each in demands), *(each.bytes for each in grains)])
-        self._patience = int(max(0.0, self.budget - held) / _LOOKS / dearest)
+        self._patience = int(max(0.0, self.budget - held) / tuning.current.budget_looks / dearest)
         if self.policy == "spill" and held > self.budget:
-            self._spill(int(held - _TARGET * self.budget))
+            self._spill(int(held - tuning.current.budget_target * self.budget))
 
     def _demand(self, node: Node, users: int) -> Demand:
+        """What a window needs, as input to `choose`; `users` is the number of queries that use it."""
         flow = self._flows[node.id]
         behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
         newest = max((a.newest for a in behind if a.newest is not None), default=MIN_TIME)
@@ -219,6 +225,7 @@ class Manager:
     def _grain_demand(
         self, node: Node, windows: list[Node], demands: list[Demand], users: int
     ) -> GrainDemand:
+        """What a granularity needs, as input to `choose_both`."""
         flow, operator = self._grains[node.id], node.operator
         assert isinstance(operator, Adaptable)
         before = tuple(windows.index(each) for each in windows_behind(self._graph, node))
@@ -243,13 +250,14 @@ class Manager:
         )
 
     def _held(self, nodes: list[Node], demands: list[Demand]) -> float:
-        """Bytes held once all that came has passed the windows, as far as counts can say."""
+        """Estimate of the bytes held once all rows that came have passed the windows."""
         live = [self._flows[node.id].live(self._frontier) for node in nodes]
         passed = sum(d.bytes * rows for d, rows in zip(demands, live, strict=True))
         coming = sum(d.cost * min(max(0, self._looked - d.now), d.most) for d in demands)
         return self._fixed + passed + coming
 
     def _take(self, node: Node, demand: Demand, wanted: int, *, pressed: bool) -> None:
+        """Change a window towards the size `wanted`, with hysteresis."""
         operator, flow = node.operator, self._flows[node.id]
         if not isinstance(operator, Adaptable) or demand.least == demand.most:
             return
@@ -262,6 +270,7 @@ class Manager:
     def _take_grain(
         self, node: Node, demand: GrainDemand, wanted: int, window: int, *, pressed: bool
     ) -> None:
+        """Change a granularity towards the grain `wanted`, with hysteresis."""
         operator, flow = node.operator, self._grains[node.id]
         assert isinstance(operator, Adaptable)
         since = MAX_TIME if flow.changed == MIN_TIME else self._looked - flow.changed
@@ -273,14 +282,14 @@ class Manager:
     # -------------------------------------------------------------------------------------------- holding
 
     def _hold(self) -> None:
-        """When all else fails, give all spare room back; and then do as the policy says."""
+        """If the budget is exceeded, free unused capacity; if that is not enough, spill or fail."""
         held = account(self._graph).own
         if held > self.budget:
             self._release(at_once=True)
             held = account(self._graph).own
         if held > self.budget and self.policy == "spill":
-            self._spill(int(held - _TARGET * self.budget))
-        elif held > _MOST * self.budget:
+            self._spill(int(held - tuning.current.budget_target * self.budget))
+        elif held > tuning.current.budget_failure * self.budget:
             raise self._too_small(held)
 
     def _is_short(self) -> bool:
@@ -290,9 +299,9 @@ class Manager:
         return any(history.value != history.bounds.best for history in histories)
 
     def _release(self, *, at_once: bool = False) -> bool:
-        """Let operators give back what they need not have, not before an eighth of what is held is new.
+        """Let operators free memory, unless less than an eighth of the rows held is new.
 
-        What is over and not yet forgotten is then little, so what is held tells what a row costs.
+        Few rows are then expired but not dropped yet, so the bytes held show what a row costs.
         """
         live = sum(flow.live(self._frontier) for flow in self._flows.values())
         arrived = sum(a.rows for a in self._arrivals.values())
@@ -300,20 +309,20 @@ class Manager:
             return False
         self._released = arrived
         for node in self._graph.nodes:
-            node.operator.release()
+            node.operator.memory.release()
         return True
 
     def _too_small(self, held: int) -> BudgetError:
-        """Words for a budget that even the least windows do not fit into."""
+        """The error for a budget that even the smallest windows do not fit into."""
         nodes = [*windows_of(self._graph), *grains_of(self._graph)]
         windows = [f"{n.name}: {show_node(n.plan)}" for n in nodes]
         least = max(held, self.forecast.least)
         return BudgetError(
             "HR-M001",
-            f"{held:,} bytes are held, the budget is {self.budget:,}; at these rates the least windows need "
-            f"{least:,}",
+            f"the state takes {size_text(held)}, the budget is {size_text(self.budget)}; at the current "
+            f"rates even the smallest windows need {size_text(least)}",
             place="; ".join(windows) or "no window could be made smaller",
-            hint=f"a budget of {least:,} bytes or more, a smaller MIN, or policy 'spill': state goes to disk",
+            hint=f"raise the budget to {size_text(least)}, lower a MIN, or spill to disk (policy 'spill')",
         )
 
     # ---------------------------------------------------------------------------------------------- state

@@ -1,45 +1,47 @@
-"""Grouped aggregates over time: the answer at every instant at which it changes, expiry included."""
+"""Grouped aggregates: a new result at every instant at which it changes, also when rows expire."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.flow.batch import Batch, Mask, Signs
-from headrace.flow.columns import Buffer, valid_mask
-from headrace.flow.groups import GroupIndex
-from headrace.flow.keys import equal_rows
-from headrace.flow.state import Cell, Part, tight_bytes
-from headrace.flow.tables import CodeTable
-from headrace.flow.timeline import Timeline
+from headrace import tuning
+from headrace.aggregates.codecs import codec_for
+from headrace.aggregates.forest import Numbering, may_withdraw
+from headrace.aggregates.instants.protocol import Layout, Steps
+from headrace.aggregates.instants.sums import Tabled
+from headrace.aggregates.instants.table import InstantValues
+from headrace.aggregates.recipes import all_needs, recipe
+from headrace.aggregates.specs import Rows, columns_of, is_numbered, is_placed
+from headrace.arrays import Ints, Mask
+from headrace.flow.batch import Batch, Signs
 from headrace.kernels.aggregate_instants import list_changes, number_steps, order_by_group
 from headrace.kernels.hashing import EMPTY
 from headrace.kernels.merge import merge_order
-from headrace.operators.accumulators.codecs import codec_for
-from headrace.operators.accumulators.copies import Numbering, may_withdraw
-from headrace.operators.accumulators.instant_sums import Tabled
-from headrace.operators.accumulators.instant_table import InstantValues
-from headrace.operators.accumulators.instants import Ints, Layout, Steps
-from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import Rows, columns_of, is_numbered, is_placed
-from headrace.operators.coldgroups import ColdGroups
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
-from headrace.operators.together import different, is_rounded, together
-from headrace.plan.nodes import Aggregate
-from headrace.plan.order import keeps_arrival_order
+from headrace.operators.memory import OperatorMemory
+from headrace.operators.state.coalesce_ends import coalesce_ends, different, is_rounded
+from headrace.operators.state.evicted_groups import EvictedGroups
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes.core import Aggregate
+from headrace.state.code_table import CodeTable
+from headrace.state.columns import Buffer, valid_mask
+from headrace.state.key_index import GroupIndex
+from headrace.state.keys import equal_rows
+from headrace.state.part import Cell, Part, tight_bytes
+from headrace.state.timeline import Timeline
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
-_PATIENCE = 256
-
 
 class AggregateOperator(Waiting):
-    """At each instant at which a group's row changes, withdraws the old one and puts the new one in.
+    """At each instant at which a group's row changes, withdraws the old row and inserts the new one.
 
-    An element is two events, the second of which waits in a timeline with all that is needed to undo the
-    first. All that happens to a group at one instant is one step; equal rows before and after are no change.
-    Costs follow the events, by the logarithm of a group's values for extremes; never what a group holds.
+    An element is two events; the second waits in a timeline with all that is needed to undo the first. All
+    events of a group at one instant are one step; a row that stays the same is not a change. The cost depends
+    on the number of events (for extremes, times the logarithm of a group's values), not on the size of
+    groups.
     """
 
     def __init__(self, plan: Aggregate) -> None:
@@ -63,8 +65,15 @@ class AggregateOperator(Waiting):
         self._starts: list[Ints] = []
         self._closed: list[Ints] = []
         self._local = Buffer(np.int64)
-        self._cold = ColdGroups(
-            self._groups, self._values, self._newest, self._idle_groups, self._put_away, self.state_bytes
+        self.memory = OperatorMemory(
+            self.state,
+            forget=lambda: self._forget(at_once=True),
+            dead_bytes=self._dead_bytes,
+            scratch=self._local,
+            distinct_ends=(lambda: different(self._ends)) if self._merges else None,
+        )
+        self._cold = EvictedGroups(
+            self._groups, self._values, self._newest, self._idle_groups, self._put_away, self.memory.bytes
         )
         self._used = Buffer(np.int64)
         self._uses = 0
@@ -83,7 +92,7 @@ class AggregateOperator(Waiting):
         ends = lines.copy()
         ends[:, Layout.TIME] = until
         ends[:, Layout.SIGN] *= -1
-        self._ends.add(together(ends, lines[:, Layout.TIME]) if self._merges else ends)
+        self._ends.add(coalesce_ends(ends, lines[:, Layout.TIME]) if self._merges else ends)
 
     def _lines(self, batch: Batch) -> Ints:
         """The start of each element as an event."""
@@ -107,6 +116,7 @@ class AggregateOperator(Waiting):
         return lines
 
     def _note_arrival(self, codes: Ints, arrival: Ints) -> None:
+        """Keep the newest arrival of each group."""
         self._measured = True
         self._newest.grow(len(self._groups))
         np.maximum.at(self._newest["arrival"], codes, arrival)
@@ -127,7 +137,8 @@ class AggregateOperator(Waiting):
         out = self._changes(steps)
         self._note_use(steps.codes)
         self._work["events"] += len(steps.events)
-        if 4 * self._work["events"] > len(self._groups) + len(self._ends) + _PATIENCE:
+        held = len(self._groups) + len(self._ends)
+        if 4 * self._work["events"] > held + tuning.current.compact_after:
             self._forget()
         return out
 
@@ -146,13 +157,13 @@ class AggregateOperator(Waiting):
         return Steps(self._layout, self._codecs, events, at, first, lines[:positions])
 
     def _scratch(self) -> Ints:
-        """EMPTY for every group."""
+        """A scratch array for `order_by_group`, EMPTY for every group."""
         if len(self._local) < len(self._groups):
             self._local.extend(len(self._groups) - len(self._local))[:] = EMPTY
         return np.asarray(self._local.view, np.int64)
 
     def _changes(self, steps: Steps) -> Batch | None:
-        """The old row of each step withdrawn and the new one put in, where they differ."""
+        """Withdrawals of the old rows and insertions of the new ones, for the steps where they differ."""
         found = self._values.run(steps, len(self._groups))
         rows = [r.make(found) for r in self._recipes]
         at, shown = np.empty((2, 2 * steps.positions), np.int64)
@@ -168,6 +179,7 @@ class AggregateOperator(Waiting):
         )
 
     def _emitted(self, times: Ints, sign: Signs, codes: Ints, rows: list[pa.Array]) -> Batch:
+        """An output batch of insertions and withdrawals, with the keys of each group in front."""
         data = pa.RecordBatch.from_arrays(self._groups.keys.take(codes) + rows, schema=self._schema)
         self._newest.grow(len(self._groups) if self._measured else 0)
         arrival = self._newest["arrival"][codes] if self._measured else None
@@ -176,9 +188,9 @@ class AggregateOperator(Waiting):
     # -------------------------------------------------------------------------------------- punctuations
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        """A closed group that nothing will change any more is forgotten; its last row stands for ever.
+        """Forget the closed groups that cannot change any more; their last rows stay valid forever.
 
-        The punctuation passes if that is so of every group it speaks of: else a change may still come.
+        The punctuation passes if this holds for every matching group; otherwise a change may still come.
         """
         if punctuation.until != MAX_TIME or not set(punctuation.columns) <= set(self._plan.keys):
             return None
@@ -194,8 +206,8 @@ class AggregateOperator(Waiting):
     # ----------------------------------------------------------------------------------------- spilling
 
     def _note_use(self, codes: Ints) -> None:
-        """Remember which groups changed last; only where some may be put away."""
-        if self._cold.shelf.in_memory:
+        """Remember which groups changed last, if groups can be spilled."""
+        if self._cold.spill_store.in_memory:
             return
         missing = len(self._groups) - len(self._used)
         if missing > 0:
@@ -204,7 +216,7 @@ class AggregateOperator(Waiting):
         self._used.view[codes] = self._uses
 
     def _idle_groups(self) -> Ints:
-        """The groups that nothing but a row can change, the longest unchanged first."""
+        """The groups that only a new row can change, the longest unchanged first."""
         if self._starts:
             return np.empty(0, np.int64)
         idle: Mask = self._values.rows.counts(len(self._groups)) != 0
@@ -215,7 +227,7 @@ class AggregateOperator(Waiting):
         return codes[np.argsort(used[codes], kind="stable")]
 
     def _put_away(self, codes: Ints) -> None:
-        """Do without groups that are on the shelf now."""
+        """Drop groups from memory that are on disk now."""
         keep = np.ones(len(self._groups), np.bool_)
         keep[codes] = False
         self._forget_groups(keep)
@@ -227,7 +239,7 @@ class AggregateOperator(Waiting):
     def _forget(self, *, at_once: bool = False) -> None:
         """Forget groups that have neither rows nor events, or are closed, and values nothing refers to.
 
-        Groups when they are half of all; `at_once`: even if they are an eighth only.
+        Groups are dropped once half of them are dead, or an eighth with `at_once`.
         """
         self._work["events"] = 0
         keep = self._live()
@@ -244,6 +256,7 @@ class AggregateOperator(Waiting):
                 codec.forget_except(self._words(column))
 
     def _forget_groups(self, keep: Mask) -> None:
+        """Keep some groups, under new codes, everywhere that codes are held."""
         new = self._groups.compact(keep)
         self._closed = [moved[moved != EMPTY] for moved in (new[codes] for codes in self._closed)]
         self._ends.remap(Layout.GROUP, new)
@@ -255,36 +268,26 @@ class AggregateOperator(Waiting):
         self._used.replace(self._used.view[keep[: len(self._used)]].copy())
 
     def _words(self, column: str) -> Ints:
+        """The words of a column that are still referred to: by pending ends or by partial values."""
         held = [value.words(column) for value in self._values.all.values()]
         return np.concatenate([self._ends.values(self._layout.word(column)), *held])
 
-    def spare_bytes(self) -> int:
-        spare = super().spare_bytes() + self._local.bytes()
+    def _dead_bytes(self) -> int:
+        """About how many bytes belong to groups that could be forgotten now."""
         if not len(self._groups):
-            return spare
+            return 0
         live = self._live()
         tables = [value.table for value in self._values.all.values() if isinstance(value, Tabled)]
         by_group: list[Part] = [self._groups, self._newest, *tables]
         dead = len(live) - int(np.count_nonzero(live))
-        return spare + sum(map(tight_bytes, by_group)) * dead // len(live)
+        return sum(map(tight_bytes, by_group)) * dead // len(live)
 
     def _live(self) -> Mask:
-        """The groups that have rows or events to come and are not closed."""
+        """The groups that have rows or pending events and are not closed."""
         live: Mask = self._values.rows.counts(len(self._groups)) != 0
         live[np.concatenate([*self._closed, np.empty(0, np.int64)])] = False
         live[self._ends.values(Layout.GROUP)] = True
         return live
-
-    def ends_apart(self) -> tuple[int, int] | None:
-        return different(self._ends) if self._merges else None
-
-    def state_bytes(self) -> int:
-        return super().state_bytes() + self._local.bytes()
-
-    def release(self) -> None:
-        self._forget(at_once=True)
-        super().release()
-        self._local.release()
 
     def state(self) -> dict[str, Part]:
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}
@@ -306,7 +309,7 @@ def _by_time(starts: Ints, ends: Ints) -> Ints:
 
 
 def _same_as_before(rows: list[pa.Array], positions: int) -> Mask:
-    """At which positions the row equals that of the position before."""
+    """Whether the row at each position equals the one before it."""
     same = np.zeros(positions, np.bool_)
     size = positions - 1
     same[1:] = equal_rows([r.slice(1) for r in rows], [r.slice(0, size) for r in rows], size)

@@ -1,4 +1,4 @@
-"""Simultaneous rows in order of content (`headrace.plan.order`): nulls first, NaN last."""
+"""Simultaneous rows in order of content (`headrace.plan.analysis.ordering`): nulls first, NaN last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from headrace.flow.batch import Batch, Indices
+from headrace.arrays import Indices
+from headrace.flow.batch import Batch
 
 
 def by_content(batch: Batch) -> Batch:
@@ -31,7 +32,7 @@ def content_order(columns: list[pa.Array]) -> Indices:
 
 
 def _sortable(column: pa.Array) -> pa.Array:
-    """Arrow cannot sort nested values; the order of their texts is as good as any."""
+    """Nested values as text, because Arrow cannot sort them."""
     if not pt.is_nested(column.type):
         return column
     return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())

@@ -1,14 +1,14 @@
-"""What every operator is: the contract between an operator and the graph that runs it.
+"""The contract between an operator and the graph that runs it.
 
 The graph calls `execute(limit)`; the operator takes items from its input readers, changes its state, and
 appends to its output arc. The graph then reads `yields` and `more` to choose who runs next. An operator has
 no threads, no clock and no I/O. Laws, each checked for every operator by `tests/contract`:
 
 - output rows are in order of start, and later than every heartbeat the operator has passed on;
-- a withdrawal never leaves before the row that it withdraws, wherever the output is cut;
+- a withdrawal never leaves before the row that it withdraws, even if the output is cut into batches;
 - heartbeats passed on never decrease, and are the largest that its inputs' allow;
-- what it emits does not depend on how its input is cut into batches or on `limit`;
-- `restore(snapshot())` into a new instance goes on as the old one would have.
+- its output does not depend on how its input is cut into batches or on `limit`;
+- `restore(snapshot())` into a new instance continues as the old one would have.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from headrace.expressions.sieve import Sieve
-from headrace.flow.arc import Arc, Reader
+from headrace.expressions.adaptive_filter import AdaptiveFilter
+from headrace.flow.arc import Arc, Reader, Register
 from headrace.flow.batch import Batch, concat
-from headrace.flow.register import Register
-from headrace.flow.rooms import Movable
-from headrace.flow.shelf import Shelf, Spillable
-from headrace.flow.state import Part
+from headrace.operators.memory import OperatorMemory
+from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -42,16 +39,18 @@ class Operator(ABC):
 
     `arity` inputs, one output arc. `idle_waiting_prone`: may hold rows until a heartbeat releases them.
     `order_sensitive`: its answer depends on rows coming in order of time. `makes_time`: it gives rows their
-    times, so heartbeats begin at it and not at its source. `promise` is how a heartbeat leaves it (in-band
-    or along ETS arcs); the graph sets it.
+    times, so heartbeats begin at it and not at its source. `keeps_rows`: its state, if any, may contain
+    rows, and a query that is added later must not see them. `promise` is how a heartbeat leaves it (in-band
+    or along ETS arcs); the graph sets it. `memory` measures, releases and spills what `state()` returns.
     """
 
     arity = 1
     idle_waiting_prone = False
     order_sensitive = False
     makes_time = False
-    sieve: Sieve | None = None
-    """The conditions that it tries on rows, if any: their order may change while it runs."""
+    keeps_rows = True
+    adaptive_filter: AdaptiveFilter | None = None
+    """The conditions that it evaluates on rows, if any; their order may change while it runs."""
 
     def __init__(self) -> None:
         self.inputs: tuple[Reader, ...] = ()
@@ -60,7 +59,7 @@ class Operator(ABC):
         self.promise: Callable[[int], None] = ignore_heartbeat
         self.promised = MIN_TIME
         self.rows_out = 0
-        self._shelf: Shelf | None = None
+        self.memory = OperatorMemory(self.state)
 
     def connect(self, inputs: Sequence[Arc]) -> None:
         """Attach one reader per input arc."""
@@ -83,11 +82,11 @@ class Operator(ABC):
         return any(not r.empty for r in self.output.readers)
 
     def needs(self) -> list[Need]:
-        """What an operator that waits is waiting for; empty where it holds nothing that could be emitted."""
+        """The heartbeats that a waiting operator needs; empty if it holds nothing that could be emitted."""
         return []
 
     def demand(self, now: int) -> bool:
-        """Make an ETS, if this operator makes time and it says something new."""
+        """Make an ETS, if this operator makes time and the ETS would be new."""
         return False
 
     def map_heartbeat(self, heartbeat: int) -> int:
@@ -102,84 +101,6 @@ class Operator(ABC):
         """The parts whose snapshots make up this operator's state, by name."""
         return {}
 
-    @property
-    def remembers(self) -> bool:
-        """Whether it may hold rows that came before, which a query that comes now must not see."""
-        return bool(self.state())
-
-    def state_bytes(self) -> int:
-        """Bytes of state, beyond what waits in the input arcs."""
-        return sum(part.bytes() for part in self.state().values())
-
-    def use_shelf(self, shelf: Shelf) -> None:
-        """From now on put there what memory has no room for."""
-        self._shelf = shelf
-        for part in self._spillable():
-            part.shelf = shelf
-
-    def spill(self, bytes: int) -> int:
-        """Put about `bytes` of state on the shelf, the greatest parts first; returns how many left memory.
-
-        Answers do not change. First what can go by pieces (`headrace.flow.shelf.Spillable`); if that is not
-        enough, the arrays of the rest (`headrace.flow.rooms.Movable`).
-        """
-        before = self.state_bytes()
-        freed = 0
-        for part in sorted(self._spillable(), key=lambda p: -p.bytes()):
-            if freed >= bytes:
-                break
-            part.spill(bytes - freed)
-            freed = before - self.state_bytes()
-        return freed if freed >= bytes else freed + self.move_out(bytes - freed)
-
-    def move_out(self, bytes: int) -> int:
-        """Move arrays of about `bytes` into rooms, the greatest parts first; returns how many left memory."""
-        before, freed = self.state_bytes(), 0
-        for part in sorted(self._movable(), key=lambda p: -p.bytes()):
-            if freed >= bytes or self._shelf is None:
-                break
-            part.move_out(self._shelf)
-            freed = before - self.state_bytes()
-        return freed
-
-    def spilled_bytes(self) -> int:
-        """Bytes of state that are on the shelf."""
-        pieces = sum(part.spilled_bytes() for part in self._spillable())
-        return pieces + sum(part.room_bytes() for part in self._movable())
-
-    def _movable(self) -> list[Movable]:
-        return [part for part in self.state().values() if isinstance(part, Movable)]
-
-    def _spillable(self) -> list[Spillable]:
-        return [part for part in self.state().values() if isinstance(part, Spillable)]
-
-    def log_bytes(self) -> int:
-        """Of these, bytes that are kept for the next snapshot only."""
-        return sum(part.log_bytes() for part in self._parts_with("log_bytes"))
-
-    def spare_bytes(self) -> int:
-        """Of these, bytes of spare room, and of what is over and not forgotten yet."""
-        return sum(part.spare_bytes() for part in self._parts_with("spare_bytes"))
-
-    def _parts_with(self, method: str) -> list[Any]:
-        return [part for part in self.state().values() if hasattr(part, method)]
-
-    def bytes_by_input(self) -> tuple[int, ...] | None:
-        """Bytes of state by the input whose rows they are, nothing spare counted, where it is kept apart."""
-        return None
-
-    def ends_apart(self) -> tuple[int, int] | None:
-        """Of ends that are pending, how many were looked at and how many of them are different but for time.
-
-        None where each row is held by itself: then a coarser granularity makes nothing smaller.
-        """
-        return None
-
-    def release(self) -> None:
-        """Forget now what is over and was to be forgotten some time, and give spare room back."""
-        for part in self._parts_with("release"):
-            part.release()
-
     def emit(self, batch: Batch) -> None:
         """Append rows to the output."""
         if len(batch):
@@ -189,7 +110,7 @@ class Operator(ABC):
 
 
 class Stateless(Operator):
-    """One input, rows out at once: never waits, in-band punctuations pass through it."""
+    """One input, output at once: never waits, in-band punctuations pass through it."""
 
     @abstractmethod
     def apply(self, batch: Batch) -> Batch:
@@ -209,6 +130,7 @@ class Stateless(Operator):
         return 0
 
     def _pass(self, punctuation: Punctuation) -> None:
+        """Pass a punctuation on, as far as it holds for the output."""
         if not punctuation.patterns:
             self.output.punctuate(Punctuation(self.map_heartbeat(punctuation.until)))
             return
@@ -221,7 +143,7 @@ class Waiting(Operator):
     """Idle-waiting-prone: takes rows as far as the heartbeats of all inputs allow, then answers for them.
 
     `eager`: rows one tick past the frontier may be taken as well (the relaxed `more` of Figure 8: such a
-    row is not later than anything to come). Only for operators whose output for an instant may grow,
+    row is not later than any future row). Only for operators whose output for an instant may grow,
     never change, as more rows of that instant come.
     """
 
@@ -272,7 +194,7 @@ class Waiting(Operator):
         return self.due() <= min(reach, MAX_TIME - 1) or self._may_promise(reach)
 
     def _idle(self) -> bool:
-        """Whether no heartbeat whatever could make a difference."""
+        """Whether no heartbeat could make a difference."""
         if self.promise is not ignore_heartbeat:
             return False
         for reader in self.inputs:
@@ -281,6 +203,7 @@ class Waiting(Operator):
         return self.due() == MAX_TIME
 
     def _may_promise(self, reach: int) -> bool:
+        """Whether answering everything up to `reach` would let a larger heartbeat out."""
         return self.promise is not ignore_heartbeat and self._leaving(reach) > self.promised
 
     def execute(self, limit: int) -> int:
@@ -304,7 +227,7 @@ class Waiting(Operator):
         return taken
 
     def _horizon(self, reach: int, limit: int) -> int:
-        """How far to take rows: as far as `reach` allows, cut to about `limit` rows an input."""
+        """How far to take rows: as far as `reach` allows, but only about `limit` rows per input."""
         until = reach + 1 if self.eager and reach < MAX_TIME else reach
         for reader in self.inputs:
             if reader.rows > limit:
@@ -325,6 +248,7 @@ class Waiting(Operator):
         return before - reader.rows
 
     def _use(self, input: int, punctuation: Punctuation) -> None:
+        """Apply a punctuation to the state, and pass it on if it holds for the output."""
         passed = self.on_punctuation(input, punctuation)
         if passed is not None:
             self.output.punctuate(passed)
@@ -334,6 +258,7 @@ class Waiting(Operator):
         return self.map_heartbeat(frontier)
 
     def _pass_on(self) -> None:
+        """Pass on the heartbeat if it has increased; registers have been read and are inactive again."""
         leaving = self._leaving(self.frontier)
         if leaving > self.promised:
             self.promised = leaving
@@ -348,7 +273,7 @@ class Waiting(Operator):
         return [Need(i, wanted) for i in range(len(self.inputs)) if self.heartbeat(i) < wanted]
 
     def _wanted(self) -> int:
-        """The heartbeat on every input that would let the earliest held row or event out."""
+        """The heartbeat that every input needs to let the earliest held row or event out."""
         low = self.due()
         for reader in self.inputs:
             if reader.rows:

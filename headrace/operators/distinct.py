@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.flow.batch import Times
-from headrace.operators.changes import Counts
+from headrace.arrays import Counts, Times
 from headrace.operators.counted import Counted
-from headrace.plan.nodes import Distinct
+from headrace.plan.nodes.core import Distinct
 from headrace.time.punctuation import Punctuation
 
 
 class DistinctOperator(Counted):
     """Emits a content when its first copy comes and withdraws it when its last one goes.
 
-    A punctuation passes when no content that it speaks of is valid: such a content will not come, and
-    cannot go. While one is valid its withdrawal is still to come, so the punctuation is dropped.
+    A punctuation passes when no matching content is valid: such a content will not come, and
+    cannot go. While one is valid, its withdrawal may still come, so the punctuation is dropped.
     """
 
     def __init__(self, plan: Distinct) -> None:

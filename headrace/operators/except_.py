@@ -7,21 +7,20 @@ from typing import Final
 
 import numpy as np
 
-from headrace.flow.batch import Times
-from headrace.operators.changes import Counts
+from headrace.arrays import Counts, Times
 from headrace.operators.counted import Counted
-from headrace.plan.nodes import Except
+from headrace.plan.nodes.core import Except
 from headrace.time.punctuation import Punctuation
 
 
 def set_difference(counts: Counts) -> Times:
-    """Once, where the left has the content and the right has not."""
+    """One copy of each content that is in the left and not in the right."""
     once: Times = ((counts[:, 0] > 0) & (counts[:, 1] == 0)).astype(np.int64)
     return once
 
 
 def bag_difference(counts: Counts) -> Times:
-    """As many copies as the left has more than the right."""
+    """As many copies as the left has in excess of the right."""
     more: Times = np.maximum(counts[:, 0] - counts[:, 1], 0)
     return more
 
@@ -32,8 +31,8 @@ DIFFERENCES: Final[dict[bool, Callable[[Counts], Times]]] = {False: set_differen
 class ExceptOperator(Counted):
     """Both inputs share one index of contents, so a content is compared by its code.
 
-    A punctuation of the left passes when the left holds nothing that it speaks of: such a content can
-    then neither come nor go. One of the right promises nothing of what the left may bring, and is dropped.
+    A punctuation of the left passes when the left holds no matching row: such a content can then neither come
+    nor go. A punctuation of the right says nothing about the left, and is dropped.
     """
 
     arity = 2

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from headrace.flow.batch import Batch, Times, sort_by_start
+from headrace.arrays import Counts, Times
+from headrace.flow.batch import Batch, sort_by_start
 from headrace.operators.contract import Stateless
-from headrace.plan.ordering import Expand
-from headrace.plan.windows import Sliding
-
-Counts = npt.NDArray[np.int64]
+from headrace.plan.analysis.ordering import Expand
+from headrace.plan.nodes.windows import Sliding
 
 
 class ExpandOperator(Stateless):

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from headrace.flow.batch import Batch
 from headrace.operators import ticks
-from headrace.operators.adaptable import Adaptable
+from headrace.operators.adaptable import Adaptable, QualityColumn
 from headrace.operators.contract import Stateless
-from headrace.operators.told import Told
-from headrace.plan.nodes import Granularity
-from headrace.plan.quality import bounds_of
+from headrace.plan.nodes.core import Granularity
+from headrace.plan.nodes.quality import bounds_of
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
@@ -25,13 +24,13 @@ class GranularityOperator(Stateless):
     def __init__(self, plan: Granularity) -> None:
         super().__init__()
         self._grain = plan.grain
-        self._told = Told(plan)
+        self._told = QualityColumn(plan)
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.end is not None
         assert batch.sign is None, "granularity over rows whose end is not known when they start"
         start, end = ticks.ceil_to(batch.start, self._grain), ticks.floor_to(batch.end, self._grain)
-        data = self._told.beside(batch.data, self._grain)
+        data = self._told.quality_column(batch.data, self._grain)
         return Batch(data, start, end, None, batch.arrival).filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
@@ -45,7 +44,7 @@ class GranularityOperator(Stateless):
 
 
 class AdaptableGranularityOperator(Adaptable):
-    """`[GRANULARITY COARSEST …, FINEST …]`: a row is rounded to the grain that the history says of its start.
+    """`[GRANULARITY COARSEST …, FINEST …]`: a row is rounded to the grain in force at its start.
 
     A grain ends at one of its own multiples: rows before it are rounded up to it at most, and rows from it on
     start there or later, so the output stays in order of start.
@@ -53,7 +52,7 @@ class AdaptableGranularityOperator(Adaptable):
 
     def __init__(self, plan: Granularity) -> None:
         super().__init__(bounds_of(plan))
-        self._told = Told(plan)
+        self._told = QualityColumn(plan)
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.end is not None
@@ -61,11 +60,11 @@ class AdaptableGranularityOperator(Adaptable):
         grain = self.history.of(batch.start)
         self.history.use(batch.last)
         start, end = ticks.ceil_to(batch.start, grain), ticks.floor_to(batch.end, grain)
-        data = self._told.beside(batch.data, grain)
+        data = self._told.quality_column(batch.data, grain)
         return Batch(data, start, end, None, batch.arrival).filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
-        """Just before the first start of a row that comes next: said to others, so no change reaches back."""
+        """Just before the first start of the next row. Others rely on it, so no change may reach back."""
         if heartbeat in (MIN_TIME, MAX_TIME):
             return heartbeat
         self.history.use(heartbeat)
@@ -73,7 +72,7 @@ class AdaptableGranularityOperator(Adaptable):
         return min(MAX_TIME, heartbeat // grain * grain + grain - 1)
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        """Starts are only rounded up, so what will not come by its time will not start by then."""
+        """Passes: starts are only rounded up, so a row that will not come will not start earlier either."""
         return punctuation
 
     def change(self, at: int, value: int) -> int:

@@ -6,27 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.expressions.sieve import Sieve
-from headrace.flow.batch import Batch, Signs, concat
-from headrace.flow.keys import Words, equal_rows
-from headrace.flow.promises import Agreement
-from headrace.flow.sorting import order_of_changes
-from headrace.flow.state import Part
+from headrace.arrays import Ids, Words
+from headrace.expressions.adaptive_filter import AdaptiveFilter
+from headrace.flow.batch import Batch, Signs, concat, order_of_changes
 from headrace.operators.contract import Waiting
-from headrace.operators.joinshelf import Pairs
-from headrace.operators.joinside import Buckets, JoinSide
-from headrace.plan.nodes import Join
+from headrace.operators.memory import OperatorMemory
+from headrace.operators.state.join_side import Buckets, JoinSide
+from headrace.operators.state.spilled_join_rows import Pairs
+from headrace.plan.nodes.core import Join
+from headrace.state.keys import equal_rows
+from headrace.state.part import Part
+from headrace.state.promises import Agreement
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 
-Ids = npt.NDArray[np.int64]
-
 
 class JoinOperator(Waiting):
-    """Delta join of signed intervals: what is new on each side meets all that the other side holds.
+    """Delta join of signed intervals: new rows of each side meet all rows that the other side holds.
 
     The pair of w₁ × [s₁, e₁) and w₂ × [s₂, e₂) is w₁w₂ × [max s, min e). A withdrawal meets the other side
     like any element, and then cancels against the row it withdraws, so state holds live rows only. A side
@@ -38,18 +36,21 @@ class JoinOperator(Waiting):
 
     def __init__(self, plan: Join) -> None:
         super().__init__()
-        self._schema = plan.schema
+        self._plan, self._schema = plan, plan.schema
         buckets = Buckets()
         self._sides = (
             JoinSide(plan.left.schema, plan.left_keys, buckets, plan.null_safe),
             JoinSide(plan.right.schema, plan.right_keys, buckets, plan.null_safe),
         )
-        self.sieve = self._holds = None if plan.residual is None else Sieve(plan.residual, plan.schema)
+        self.adaptive_filter = self._holds = (
+            None if plan.residual is None else AdaptiveFilter(plan.residual, plan.schema)
+        )
         self._new: list[Batch | None] = [None, None]
         self._keys = (plan.left_keys, plan.right_keys)
         self._promises = Agreement(2)
+        self.memory = OperatorMemory(self.state, bytes_by_input=self._bytes_by_input)
         self.hold = MAX_TIME
-        """The instant up to which it may answer: a tree of joins stops at one before its order changes."""
+        """The instant up to which it may answer; a tree of joins stops at one before its order is changed."""
 
     def reach(self) -> int:
         return min(super().reach(), self.hold)
@@ -70,7 +71,7 @@ class JoinOperator(Waiting):
             before = right.rows.next - len(new_right.batch)
             met.append(_Met(pairs, pairs.id, pairs.probe + before, new_right.batch.arrival))
         out = self._gather([m for m in met if len(m.left)])
-        if left.shelved or right.shelved:
+        if left.spilled or right.spilled:
             out = self._with_shelved(out, new_left, new_right)
         for side, new in ((left, new_left), (right, new_right)):
             if new is not None:
@@ -79,6 +80,7 @@ class JoinOperator(Waiting):
         return out
 
     def _enter(self, input: int) -> _New | None:
+        """The new rows of an input with their key words, except rows that can match nothing."""
         batch, self._new[input] = self._new[input], None
         if batch is None:
             return None
@@ -88,7 +90,7 @@ class JoinOperator(Waiting):
         return _New(batch, words) if len(batch) else None
 
     def _gather(self, met: list[_Met]) -> Batch | None:
-        """The rows of the pairs, in order of start; at one instant, what comes before what is withdrawn."""
+        """The rows of the pairs, in order of start; at one instant, insertions before withdrawals."""
         if not met:
             return None
         start = np.concatenate([m.pairs.start for m in met])
@@ -108,12 +110,12 @@ class JoinOperator(Waiting):
         return self._verify(out, columns)
 
     def _with_shelved(self, out: Batch | None, new_left: _New | None, new_right: _New | None) -> Batch | None:
-        """Also the pairs of new rows with what the other side has put on a shelf, in order of start."""
+        """Add the pairs of new rows with spilled rows of the other side, in order of start."""
         batches = [] if out is None else [out]
         for new, input in ((new_left, 0), (new_right, 1)):
             if new is None:
                 continue
-            for pairs, theirs in self._sides[1 - input].shelved.meet(new.batch, new.words):
+            for pairs, theirs in self._sides[1 - input].spilled.meet(new.batch, new.words):
                 own = new.batch.data.take(pa.array(pairs.probe)).columns
                 columns = [*own, *theirs] if input == 0 else [*theirs, *own]
                 batches.append(self._verify(self._paired(pairs, columns, new.batch.arrival), columns))
@@ -123,6 +125,7 @@ class JoinOperator(Waiting):
         return both.take(order_of_changes(both.start, both.sign))
 
     def _paired(self, pairs: Pairs, columns: list[pa.Array], arrival: Ids | None) -> Batch:
+        """An output batch of pairs, whose columns are given."""
         return Batch(
             pa.RecordBatch.from_arrays(columns, schema=self._schema),
             pairs.start,
@@ -132,6 +135,7 @@ class JoinOperator(Waiting):
         )
 
     def _verify(self, out: Batch, columns: list[pa.Array]) -> Batch:
+        """Drop pairs whose words collided, and those that do not satisfy the join condition."""
         left, right = self._sides
         if not (left.exact and right.exact):
             width = len(left.rows.schema)
@@ -150,29 +154,30 @@ class JoinOperator(Waiting):
         of_left = punctuation if input == 0 else mirrored
         return of_left if self._promises.make(input, of_left) else None
 
-    def bytes_by_input(self) -> tuple[int, ...]:
+    def _bytes_by_input(self) -> tuple[int, ...]:
+        """Bytes of each side's rows."""
         left, right = self._sides
         return left.own_bytes(), right.own_bytes()
 
     @property
     def has_closed(self) -> bool:
-        """Whether rows were forgotten because their key was closed, not because they are over."""
+        """Whether rows were forgotten because their key was closed, not because they ended."""
         return any(side.closed for side in self._sides)
 
     @property
     def has_shelved(self) -> bool:
-        """Whether rows are on a shelf."""
-        return any(side.shelved for side in self._sides)
+        """Whether rows are on disk."""
+        return any(side.spilled for side in self._sides)
 
     def held(self, input: int) -> Batch:
-        """The rows of an input that a row to come can meet."""
+        """The rows of an input that a future row can meet."""
         held = self._sides[input].held()
         assert held.end is not None
         over = min(self.frontier, MAX_TIME - 1) + 1
         return held.filter(held.end > over)
 
     def take_over(self, inputs: Sequence[Batch], frontier: int) -> None:
-        """Hold what another tree of joins held at `frontier`; pairs are answered, and not looked for."""
+        """Take over the rows of another tree of joins at `frontier`; their pairs have been answered."""
         for side, batch in zip(self._sides, inputs, strict=True):
             words, valid = side.words(batch.data)
             if valid is not None:
@@ -181,8 +186,16 @@ class JoinOperator(Waiting):
                 side.add(batch, words)
         self.frontier = self.promised = frontier
 
+    def exchange(self, input: int, rows: Batch) -> None:
+        """Hold other rows on one side, as if they had always been there; no pair of theirs is answered."""
+        held = [self.held(0), self.held(1)]
+        held[input] = rows
+        made, promised = JoinOperator(self._plan), self.promised
+        made.take_over(held, self.frontier)
+        self._sides, self.promised = made._sides, promised
+
     def prime(self, inputs: Sequence[Batch], frontier: int) -> Batch | None:
-        """Hold what another tree of joins held at `frontier`; returns the pairs, which it has answered."""
+        """Take over the rows of another tree of joins at `frontier`; returns their answered pairs."""
         for input, batch in enumerate(inputs):
             if len(batch):
                 self.ingest(input, batch)
@@ -201,7 +214,7 @@ class _New:
         self.words = words
 
     def enter(self, side: JoinSide, other: JoinSide) -> Pairs:
-        """Add these rows to their side, and find what they meet on the other."""
+        """Add these rows to their side, and find their partners on the other."""
         assert self.batch.end is not None
         signs = self.batch.signs().astype(np.int64)
         cursors = side.add(self.batch, self.words)
@@ -228,11 +241,13 @@ class _Met:
 
 
 def _signs(met: list[_Met]) -> Signs | None:
+    """The signs of all pairs; None if all are insertions."""
     if all(bool((m.pairs.sign > 0).all()) for m in met):
         return None
     return np.concatenate([m.pairs.sign for m in met]).astype(np.int8)
 
 
 def _arrivals(met: list[_Met], order: Ids) -> Ids | None:
+    """The arrivals of all pairs in output order; None if some are unknown."""
     arrivals = [m.arrival[m.pairs.probe] for m in met if m.arrival is not None]
     return np.concatenate(arrivals)[order] if len(arrivals) == len(met) else None

@@ -8,27 +8,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.flow.batch import Batch, Mask, concat
-from headrace.flow.state import Part
+from headrace.arrays import Mask
+from headrace.flow.batch import Batch, concat
 from headrace.kernels.newest import NONE
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Operator, Stateless, Waiting
-from headrace.operators.newest_rows import NewestRows
-from headrace.plan.lag import Lag, LagCall
-from headrace.plan.order import keeps_arrival_order
+from headrace.operators.state.newest_rows import NewestRows
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 
 
 def lag(plan: Lag) -> Operator:
-    """The operator of a lag: one that never waits where the order of arrival is the order meant."""
+    """The operator of a lag: if rows are ordered by arrival, one that never waits."""
     return LagOperator(plan) if keeps_arrival_order(plan.input) else OrderedLagOperator(plan)
 
 
 class LookingBack:
-    """For each offset the newest rows of each partition: the row that a new one displaces is the one meant.
+    """For each offset, the newest rows of each partition: a new row displaces the row that it looks back to.
 
-    What is held is `offset` rows of each partition, with the columns that are asked for.
+    Holds `offset` rows of each partition, with the columns that are asked for.
     """
 
     def __init__(self, plan: Lag) -> None:
@@ -53,6 +54,7 @@ class LookingBack:
     def _earlier(
         self, newest: NewestRows, data: pa.RecordBatch, calls: Sequence[LagCall]
     ) -> dict[str, pa.Array]:
+        """The values that calls with the same offset see, by name; adds the rows to what is remembered."""
         earlier = newest.add(data.select(newest.rows.schema.names))
         there = earlier != NONE
         rows = newest.rows.rows(np.where(there, earlier, newest.rows.base))
@@ -72,6 +74,7 @@ class LookingBack:
 
 
 def _or_default(values: pa.Array, there: Mask, call: LagCall) -> pa.Array:
+    """The values, with the default of the call where there is no earlier row."""
     if there.all():
         return values
     default = pa.scalar(None if call.default is None else call.default.value, values.type)
@@ -98,7 +101,7 @@ class LagOperator(Stateless):
 
 
 class OrderedLagOperator(Waiting):
-    """Looks back where simultaneous rows go by content: waits until an instant is complete."""
+    """Looks back in the order of content within an instant: waits until the instant is complete."""
 
     def __init__(self, plan: Lag) -> None:
         super().__init__()

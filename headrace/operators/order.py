@@ -5,23 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.flow.batch import Batch
-from headrace.flow.promises import Held
-from headrace.flow.sorter import Sorter
-from headrace.flow.state import Part
-from headrace.operators.contract import Need
-from headrace.operators.loose import Loose
-from headrace.plan.ordering import Order
+from headrace.operators.contract import Need, Waiting
+from headrace.plan.analysis.ordering import Order
+from headrace.state.part import Part
+from headrace.state.promises import Held
+from headrace.state.sorter import Sorter
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
+# Operators that take rows in any order, and still track how far time has come.
+
+
+class AnyOrder(Waiting):
+    """Takes every row as it comes; rows wait inside it, not in its input arcs."""
+
+    order_sensitive = False
+
+    @property
+    def more(self) -> bool:
+        if any(not reader.empty for reader in self.inputs):
+            return True
+        reach = self.reach()
+        due = self.due()
+        return (due <= reach and due != MAX_TIME) or self._may_promise(reach)
+
+    def _horizon(self, reach: int, limit: int) -> int:
+        return MAX_TIME
+
+    def _wanted(self) -> int:
+        return self.due()
+
 
 def no_label() -> int:
-    """The label of an operator-level input manager: no stream but its own holds it back."""
+    """The label of an operator-level input manager: only its own stream holds it back."""
     return MAX_TIME
 
 
-class InputManager(Loose):
-    """Takes disordered rows, and lets time pass up to the heartbeat of its input and of its label.
+class InputManager(AnyOrder):
+    """Takes disordered rows, and advances time up to the heartbeat of its input and of its label.
 
     `label` is what makes the levels of Srivastava & Widom, §7: all streams of the query (query-level), none
     beyond its own (operator-level), or those of Figure 6 (memory-aware).
@@ -39,9 +60,9 @@ class InputManager(Loose):
 
 
 class OrderOperator(InputManager):
-    """Releases rows in order. Rows at or before what it has released come too late for it and are dropped.
+    """Releases rows in order. Rows at or before its last release are too late and are dropped.
 
-    Their source has reported them.
+    Their source has already reported them.
     """
 
     def __init__(self, plan: Order) -> None:
@@ -59,7 +80,7 @@ class OrderOperator(InputManager):
         return self._rows.next()
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        """It passes on after the last row here that it speaks of: no later row matches, but held ones may."""
+        """Pass it on after the last matching row that is held here; no row that comes later can match."""
         last = self._rows.last(punctuation)
         if last == MIN_TIME:
             return punctuation

@@ -1,4 +1,4 @@
-"""Projection: each row computed anew from its columns."""
+"""Projection: new columns computed from each row."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from headrace.expressions import Column, compile
 from headrace.flow.batch import Batch
-from headrace.flow.rows import bare_rows
 from headrace.operators.contract import Stateless
-from headrace.plan.nodes import Project
+from headrace.plan.nodes.core import Project
+from headrace.state.rows import bare_rows
 from headrace.time.punctuation import Punctuation
 
 
@@ -16,7 +16,7 @@ class ProjectOperator(Stateless):
     """Computes columns; a bare column is the input's own array, at no cost.
 
     A punctuation passes under the new names when every attribute that it restricts is projected as it is;
-    else it is dropped: of computed values it promises nothing.
+    otherwise it is dropped, because it says nothing about computed values.
     """
 
     def __init__(self, plan: Project) -> None:

@@ -5,30 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.flow.batch import Batch, Indices, concat
-from headrace.flow.sorting import order_of
-from headrace.flow.state import Part
+from headrace.arrays import Indices
+from headrace.flow.batch import Batch, concat, order_of
 from headrace.kernels.newest import NONE
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Operator, Stateless, Waiting
-from headrace.operators.newest_rows import NewestRows
-from headrace.plan.nodes import Window
-from headrace.plan.order import keeps_arrival_order
-from headrace.plan.windows import Rows
+from headrace.operators.state.newest_rows import NewestRows
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes.core import Window
+from headrace.plan.nodes.windows import Rows
+from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 
 
 def rows_window(plan: Window) -> Operator:
-    """The operator of a row window: one that never waits where the order of arrival is the order meant."""
+    """The operator of a row window: if rows are ordered by arrival, one that never waits."""
     return RowsWindowOperator(plan) if keeps_arrival_order(plan.input) else OrderedRowsWindowOperator(plan)
 
 
 class Displacing:
     """Each row starts at its time and is withdrawn at the time of the row that displaces it.
 
-    A punctuation on partition keys alone passes, for a withdrawal has the keys of the row that causes it;
-    and where it holds for ever its partitions are forgotten. Any other is dropped: rows of which it speaks
+    A punctuation on partition keys alone passes, because a withdrawal has the keys of the row that causes it.
+    If it holds forever, its partitions are forgotten. Any other punctuation is dropped: rows that match it
     may still be withdrawn.
     """
 
@@ -49,12 +49,13 @@ class Displacing:
         return out
 
     def _withdrawn(self, came: Batch, ids: Indices, by: Indices) -> Batch:
+        """The withdrawals of the rows `ids`; each happens at the time of the row at position `by`."""
         arrival = None if came.arrival is None else came.arrival[by]
         rows: pa.RecordBatch = self.newest.rows.rows(ids)
         return Batch(rows, came.start[by], np.full(len(by), MAX_TIME), np.full(len(by), -1, np.int8), arrival)
 
     def punctuate(self, punctuation: Punctuation) -> Punctuation | None:
-        """What of a punctuation may be passed on."""
+        """The punctuation if it may be passed on, else None."""
         if not self.keys.issuperset(punctuation.columns):
             return None
         if punctuation.until == MAX_TIME:
@@ -82,7 +83,7 @@ class RowsWindowOperator(Stateless):
 
 
 class OrderedRowsWindowOperator(Waiting):
-    """Row window where simultaneous rows go by content: waits until an instant is complete."""
+    """Row window over rows in order of content within an instant: waits until the instant is complete."""
 
     def __init__(self, plan: Window) -> None:
         super().__init__()
@@ -104,6 +105,6 @@ class OrderedRowsWindowOperator(Waiting):
 
 
 def _in_order(came: Batch, gone: Batch) -> Batch:
-    """In order of start; at one instant, what came before what is gone."""
+    """Both in order of start; at one instant, insertions before withdrawals."""
     both = concat([came, gone])
     return both.take(order_of(both.start))

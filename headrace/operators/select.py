@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.expressions.sieve import Sieve
+from headrace.expressions.adaptive_filter import AdaptiveFilter
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Stateless
-from headrace.plan.nodes import Select
+from headrace.plan.nodes.core import Select
 from headrace.time.punctuation import Punctuation
 
 
 class SelectOperator(Stateless):
-    """Passes rows on or not; a punctuation holds of what passes as it holds of what comes."""
+    """Passes on the rows that match; a punctuation on the input holds for the output too."""
 
     def __init__(self, plan: Select) -> None:
         super().__init__()
-        self.sieve = self._holds = Sieve(plan.predicate, plan.input.schema)
+        self.adaptive_filter = self._holds = AdaptiveFilter(plan.predicate, plan.input.schema)
 
     def apply(self, batch: Batch) -> Batch:
         return batch.filter(self._holds(batch.data))

@@ -6,33 +6,30 @@ from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from headrace import tuning
+from headrace.arrays import Ids, Lines, Mask
 from headrace.expressions import Expression, compile_predicate
 from headrace.flow.batch import Batch
-from headrace.flow.groups import GroupIndex
-from headrace.flow.rows import RowStore
-from headrace.flow.state import Part
-from headrace.flow.tables import CodeTable
-from headrace.kernels.consecutive import by_instants, in_total_order
-from headrace.plan.sequence import Sequence
+from headrace.kernels.sequence import by_instants, in_total_order
+from headrace.plan.nodes.sequence import Sequence
 from headrace.schema import Schema
+from headrace.state.code_table import CodeTable
+from headrace.state.key_index import GroupIndex
+from headrace.state.part import Part
+from headrace.state.rows import RowStore
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MIN_TIME
 
-Ids = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Lines = npt.NDArray[np.int64]
 Taken = list[Batch | None]
-_PATIENCE = 512
 _TIME = "\0time"
 
 
 class ConsecutiveMatcher:
-    """An automaton for each partition, and the rows of the matches so far, at most one or two of each length.
+    """An automaton for each partition, and the rows of its partial matches, at most one or two per length.
 
-    What an automaton remembers is a line of a table, of a shape that its kernel knows.
+    The state of an automaton is a line of a table, in the layout of its kernel.
     """
 
     def __init__(self, plan: Sequence) -> None:
@@ -63,7 +60,7 @@ class ConsecutiveMatcher:
         return made
 
     def _enter(self, input: int, batch: Batch) -> tuple[Ids, Ids, Ids, Ids, Ids]:
-        """Of each row: its rank among simultaneous ones, its step, partition, time and id."""
+        """For each row: its rank among simultaneous ones, its step, partition, time and id."""
         number = self._numbers.get(input, -1)
         ids = np.arange(len(batch))
         if 0 <= number < len(self._stores):
@@ -76,6 +73,7 @@ class ConsecutiveMatcher:
         return np.full(len(batch), rank), np.full(len(batch), number), codes, batch.start, ids
 
     def _step(self, steps: Ids, codes: Ids, times: Ids, ids: Ids) -> tuple[Ids, Lines]:
+        """Run the automata; returns, for each complete match, its last row and the rows before it."""
         self._table.grow(len(self._index))
         touched, local = np.unique(codes, return_inverse=True)
         columns = self._columns()
@@ -90,9 +88,11 @@ class ConsecutiveMatcher:
         return last[:found], before[:found]
 
     def _columns(self) -> list[Ids]:
+        """The columns of the automata, one line per partition."""
         return [self._table[f"s{i}"] for i in range(len(self._shape.fills))]
 
     def _make(self, last: Batch, before: Lines) -> Batch:
+        """The complete matches as rows, without those that are too long or fail the condition."""
         parts = [store.take(np.ascontiguousarray(before[:, k])) for k, store in enumerate(self._stores)]
         columns = [column for part in parts for column in part[:-1]]
         data = pa.RecordBatch.from_arrays([*columns, *last.data.columns], schema=self._plan.schema)
@@ -106,9 +106,9 @@ class ConsecutiveMatcher:
     # ----------------------------------------------------------------------------------------- forgetting
 
     def _tidy(self) -> None:
-        """Give back rows and partitions that no match so far needs, once they may be half of all."""
+        """Free rows and partitions that no partial match needs, once they may be half of all."""
         size = len(self._index) + sum(len(store) for store in self._stores)
-        if size <= 2 * self._checked + _PATIENCE:
+        if size <= 2 * self._checked + tuning.current.compact_after:
             return
         columns = self._columns()
         for k, store in enumerate(self._stores):
@@ -119,6 +119,7 @@ class ConsecutiveMatcher:
         self._checked = len(self._index) + sum(len(store) for store in self._stores)
 
     def _keep_rows(self, number: int, store: RowStore, columns: list[Ids]) -> None:
+        """Drop the stored rows of a step that no match refers to, and renumber the references to the rest."""
         used = [(at, columns[flag] > least) for at, flag, least in self._shape.references(number)]
         keep = np.zeros(len(store), np.bool_)
         for at, there in used:
@@ -144,11 +145,12 @@ class ConsecutiveMatcher:
 
 
 def _timed(schema: Schema) -> Schema:
+    """The schema with a column for the time of each row."""
     return pa.schema([*schema, pa.field(_TIME, pa.int64())])
 
 
 class InTotalOrder:
-    """How many steps are met, then the row of each."""
+    """A line is how many steps are met, then the row of each."""
 
     kernel = staticmethod(in_total_order)
 
@@ -156,20 +158,20 @@ class InTotalOrder:
         self.fills = [0] * count
 
     def references(self, number: int) -> Iterator[tuple[int, int, int]]:
-        """Where ids of rows of a step stand: the column, and the column that is above what if they count."""
+        """Where ids of a step's rows are: column, flag column, bound; an id counts if flag > bound."""
         yield 1 + number, 0, number
 
     def alive(self, columns: list[Ids]) -> Mask:
-        """The partitions that have a match so far."""
+        """The partitions that have a partial match."""
         return columns[0] > 0
 
     def end(self, columns: list[Ids], codes: Ids, number: int) -> None:
-        """End the matches of some partitions that have not met a step."""
+        """End the partial matches of some partitions that have not met a step."""
         columns[0][codes] = np.where(columns[0][codes] <= number, 0, columns[0][codes])
 
 
 class ByInstants:
-    """The newest instant, then what `headrace.kernels.consecutive.by_instants` says."""
+    """A line is the newest instant, then the blocks described at `headrace.kernels.sequence.by_instants`."""
 
     kernel = staticmethod(by_instants)
 
@@ -179,7 +181,7 @@ class ByInstants:
         self.fills = [MIN_TIME] + [0] * (2 * self._block + count)
 
     def _flags(self) -> Iterator[tuple[int, int]]:
-        """The columns that say whether a match so far ends in a step, and the step."""
+        """The columns that flag whether a partial match ends in a step, each with the step."""
         for begin in (1, 1 + self._block):
             for step in range(self._kept):
                 yield begin + step * (1 + self._kept), step

@@ -1,6 +1,6 @@
-"""Grouped aggregates over sliding windows, from panes: rows are gone once they are in their pane.
+"""Grouped aggregates over sliding windows, from panes: a row is not kept once its pane has counted it.
 
-Panes are those of paired windows (Krishnamurthy, Wu & Franklin, 2006): at most two a slide.
+Panes are those of paired windows (Krishnamurthy, Wu & Franklin, 2006): at most two per slide.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.flow.batch import Batch, Times, concat
-from headrace.flow.groups import GroupIndex
-from headrace.flow.state import Part
+from headrace import tuning
+from headrace.aggregates.panes.log import Closing, PaneLog
+from headrace.aggregates.panes.table import pane_values
+from headrace.aggregates.panes.values import Rowset
+from headrace.aggregates.recipes import all_needs, recipe
+from headrace.aggregates.specs import OfColumn, is_placed
+from headrace.arrays import Times
+from headrace.flow.batch import Batch, concat
 from headrace.kernels.aggregate_panes import keep_least
-from headrace.operators.accumulators.pane_table import pane_values
-from headrace.operators.accumulators.pane_values import Rowset
-from headrace.operators.accumulators.panes import Closing, PaneLog
-from headrace.operators.accumulators.recipes import all_needs, recipe
-from headrace.operators.accumulators.specs import OfColumn, is_placed
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Waiting
 from headrace.operators.ticks import tick_after
-from headrace.plan.nodes import SlidingAggregate
-from headrace.plan.order import keeps_arrival_order
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes.core import SlidingAggregate
+from headrace.state.key_index import GroupIndex
+from headrace.state.part import Part
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
-
-_SPARE = 1024
 
 
 class SlidingAggregateOperator(Waiting):
@@ -57,7 +57,7 @@ class SlidingAggregateOperator(Waiting):
             self._take_in(batch)
 
     def _take_in(self, batch: Batch) -> None:
-        """Pre-aggregate rows into their panes; simultaneous rows are in their order by now."""
+        """Pre-aggregate rows into their panes; simultaneous rows are already in order."""
         batch = self._in_windows(batch)
         if not len(batch):
             return
@@ -72,14 +72,14 @@ class SlidingAggregateOperator(Waiting):
             self._note_arrival(slots, batch.arrival)
 
     def _note_arrival(self, slots: Times, arrival: Times) -> None:
-        """Keep the newest arrival of each entry; not state, for it is of this run's clock."""
+        """Keep the newest arrival of each entry; not part of the state, because it is of this run's clock."""
         if not self._measured:
             self._measured = True
             self._log.entries.add_column("arrival", np.int64, MAX_TIME, kept=False)
         keep_least(slots, ~arrival, self._log.entries["arrival"])
 
     def _in_windows(self, batch: Batch) -> Batch:
-        """Without the rows that fall between two windows, where the range is less than the slide."""
+        """Drop the rows that fall between two windows, if the range is less than the slide."""
         window = self._plan.window
         if window.size >= window.slide:
             return batch
@@ -112,6 +112,7 @@ class SlidingAggregateOperator(Waiting):
         return None
 
     def _finish(self, closing: Closing) -> Batch:
+        """The output rows of windows that close."""
         window = self._plan.window
         found = {value.spec: value.close(closing) for value in self._values}
         ends = np.repeat(closing.windows * window.slide + window.shift, np.diff(closing.rows))
@@ -122,7 +123,7 @@ class SlidingAggregateOperator(Waiting):
         return Batch(data, ends - 1, self._until(ends), None, self._arrivals(closing))
 
     def _until(self, ends: Times) -> Times:
-        """The end of each answer's validity, held inside the domain."""
+        """The end of each answer's validity, clamped to the time domain."""
         lasts = self._plan.window.slide - 1
         return (
             ends + lasts if int(ends[-1]) <= MAX_TIME - lasts else np.minimum(ends, MAX_TIME - lasts) + lasts
@@ -138,14 +139,14 @@ class SlidingAggregateOperator(Waiting):
     # -------------------------------------------------------------------------------------------- state
 
     def _forget(self) -> None:
-        """Forget panes that are over, and now and then the groups and values that only they had."""
+        """Forget panes that are over, and from time to time the groups and values that only they used."""
         self._log.drop()
         for value in self._values:
             value.drop()
         entries = len(self._log.entries)
         self._peak = max(self._peak, entries)
         fewer = 2 * entries < self._peak
-        if len(self._groups) > self._roomy + max(_SPARE, entries // 16) or fewer:
+        if len(self._groups) > self._roomy + max(tuning.current.idle_keys, entries // 16) or fewer:
             self._forget_groups()
             self._peak = entries
         for column, codec in self._codecs.items():
@@ -153,6 +154,7 @@ class SlidingAggregateOperator(Waiting):
                 codec.forget_except(self._words(column))
 
     def _forget_groups(self) -> None:
+        """Forget the groups that have no entry, and set the size at which to look again."""
         keep = self._log.held()
         if not keep.all():
             new = self._groups.compact(keep)
@@ -162,6 +164,7 @@ class SlidingAggregateOperator(Waiting):
         self._roomy = 2 * int(np.count_nonzero(keep))
 
     def _words(self, column: str) -> Times:
+        """The words of a column that are still referred to."""
         of_column = [v for v in self._values if isinstance(v.spec, OfColumn) and v.spec.column == column]
         return np.concatenate([value.words() for value in of_column])
 

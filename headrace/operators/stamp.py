@@ -8,15 +8,15 @@ import numpy as np
 
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Stateless
-from headrace.plan.latent import Stamp
+from headrace.plan.nodes.latent import Stamp
 from headrace.time.timestamp import plus
 
 
 class StampOperator(Stateless):
-    """Times never decrease: a row is stamped now, after all that was stamped or promised before.
+    """Times never decrease: a row gets the current instant, or a later one if that was already promised.
 
-    Time begins here, so an operator downstream that waits asks here for its ETS: now, as on an internal
-    stream.
+    Time begins here, so a waiting operator downstream demands its ETS here: the current instant, as on an
+    internal stream.
     """
 
     makes_time = True

@@ -13,28 +13,27 @@ from headrace.operators.expand import ExpandOperator
 from headrace.operators.granularity import granularity
 from headrace.operators.join import JoinOperator
 from headrace.operators.lag import lag
-from headrace.operators.loose_sessions import LooseSessionsOperator
-from headrace.operators.merge import MergeOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import rows_window
 from headrace.operators.select import SelectOperator
 from headrace.operators.sequence import SequenceOperator
-from headrace.operators.session_aggregate import SessionAggregateOperator
+from headrace.operators.session_aggregate import MergingSessionsOperator, SessionAggregateOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import DStreamOperator, istream, rstream
 from headrace.operators.top_n import TopNOperator
-from headrace.operators.union import LatentUnionOperator, UnionOperator
+from headrace.operators.union import LatentUnionOperator, MergeOperator, UnionOperator
 from headrace.operators.window import time_window
-from headrace.plan import nodes, ordering
-from headrace.plan.lag import Lag
-from headrace.plan.latent import Stamp, is_latent
-from headrace.plan.nodes import Plan
-from headrace.plan.sequence import Sequence
-from headrace.plan.session import LooseSessions, SessionAggregate
-from headrace.plan.top import TopN
-from headrace.plan.windows import Rows
+from headrace.plan.analysis import ordering
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.latent import Stamp, is_latent
+from headrace.plan.nodes.sequence import Sequence
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
+from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.windows import Rows
 
 Build = Callable[[Any], Operator]
 
@@ -48,7 +47,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.Aggregate: AggregateOperator,
     nodes.SlidingAggregate: SlidingAggregateOperator,
     SessionAggregate: SessionAggregateOperator,
-    LooseSessions: LooseSessionsOperator,
+    MergingSessions: MergingSessionsOperator,
     nodes.Distinct: DistinctOperator,
     TopN: TopNOperator,
     Lag: lag,

@@ -1,11 +1,11 @@
-"""Rounding times to multiples of a step inside the time domain: what would pass its end is MAX_TIME."""
+"""Rounding times to multiples of a step within the time domain; times beyond its end become MAX_TIME."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from headrace.flow.batch import Times
-from headrace.plan.windows import Ticks
+from headrace.arrays import Times
+from headrace.plan.nodes.windows import Ticks
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 

@@ -1,4 +1,4 @@
-"""Time windows: each row of a stream gets the interval in which it is valid (`design.md` §4)."""
+"""Time windows: each row of a stream gets the interval in which it is valid."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.flow.batch import Batch, Times
+from headrace.arrays import Times
+from headrace.flow.batch import Batch
 from headrace.operators import ticks
-from headrace.operators.adaptable import Adaptable
+from headrace.operators.adaptable import Adaptable, QualityColumn
 from headrace.operators.contract import Stateless
-from headrace.operators.told import Told
-from headrace.plan.nodes import Window
-from headrace.plan.quality import bounds_of
-from headrace.plan.windows import Now, Range, Sliding, Unbounded
+from headrace.plan.nodes.core import Window
+from headrace.plan.nodes.quality import bounds_of
+from headrace.plan.nodes.windows import Now, Range, Sliding, Unbounded
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True)
 class Validity:
-    """How a window turns a time into [start, end), and what a heartbeat of the stream is to the relation."""
+    """How a window turns a time into [start, end), and a heartbeat of the stream into one of the relation."""
 
     start: Callable[[Times], Times]
     end: Callable[[Times], Times]
@@ -30,21 +30,21 @@ class Validity:
 
 
 class WindowOperator(Stateless):
-    """Assigns validity row by row; starts keep the order of the times. Rows that no window holds vanish.
+    """Assigns validity row by row; starts are in the order of times. Rows that are in no window are dropped.
 
-    A punctuation passes: a row that will not come will not start to be valid. Its time, like a heartbeat,
-    becomes the last instant before which no row of the rest can start.
+    A punctuation passes: a row that will not come will not start to be valid. Its time is mapped like a
+    heartbeat.
     """
 
     def __init__(self, plan: Window) -> None:
         super().__init__()
         self._validity = VALIDITIES[type(plan.spec)](plan.spec)
-        self._told = Told(plan)
+        self._told = QualityColumn(plan)
         self._size = plan.spec.size if isinstance(plan.spec, Range) else 0
 
     def apply(self, batch: Batch) -> Batch:
         start, end = self._validity.start(batch.start), self._validity.end(batch.start)
-        out = Batch(self._told.beside(batch.data, self._size), start, end, None, batch.arrival)
+        out = Batch(self._told.quality_column(batch.data, self._size), start, end, None, batch.arrival)
         return out.filter(start < end)
 
     def map_heartbeat(self, heartbeat: int) -> int:
@@ -55,20 +55,21 @@ class WindowOperator(Stateless):
 
 
 class AdaptableWindowOperator(Adaptable):
-    """`[RANGE MIN …, MAX …]`: a row is valid for the size that its history says of its time (§2.1).
+    """`[RANGE MIN …, MAX …]`: a row is valid for the window size in force at its time
+    (Cammert et al., §2.1).
 
-    Rows that have passed keep their ends; what holds them gets smaller as they leave.
+    Rows that have passed keep their ends, so after a change the state shrinks as they leave.
     """
 
     def __init__(self, plan: Window) -> None:
         super().__init__(bounds_of(plan))
-        self._told = Told(plan)
+        self._told = QualityColumn(plan)
 
     def apply(self, batch: Batch) -> Batch:
         size = self.history.of(batch.start)
         self.history.use(batch.last)
         end = ticks.add_each(batch.start, size)
-        return Batch(self._told.beside(batch.data, size), batch.start, end, None, batch.arrival)
+        return Batch(self._told.quality_column(batch.data, size), batch.start, end, None, batch.arrival)
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         return punctuation
@@ -96,20 +97,24 @@ def _unbounded(spec: Unbounded) -> Validity:
 
 
 def _sliding(spec: Sliding) -> Validity:
-    """From the answer of the first window that holds the row to that of the first that does not."""
+    """Valid from the answer of the first window that holds the row to that of the first that does not."""
     slide, whole = spec.slide, spec.size // spec.slide
 
     def start(times: Times) -> Times:
+        """The last tick of the first window that holds each time."""
         return _answer((times - spec.shift) // slide + 1)
 
     def end(times: Times) -> Times:
+        """The last tick of the first later window that does not hold it."""
         return _answer((times - spec.offset) // slide + whole + 1)
 
     def _answer(windows: Times) -> Times:
+        """The last tick of each window."""
         scaled = ticks.scale(windows, slide)
         return np.where(scaled == MAX_TIME, MAX_TIME, ticks.add(scaled - 1, spec.shift))
 
     def heartbeat(time: int) -> int:
+        """Just before the next tick: no future row can start earlier."""
         return time if time in (MIN_TIME, MAX_TIME) else ticks.tick_after(time, spec.ticks) - 1
 
     return Validity(start, end, heartbeat)

@@ -1,4 +1,4 @@
-"""The pipeline file: TOML in, a checked pipeline out, for whichever runtime it names (`design.md` §9)."""
+"""The pipeline file: TOML in, a checked pipeline out, for either runtime."""
 
 from headrace.pipeline.load import load, parse
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream

@@ -1,4 +1,4 @@
-"""From a TOML file to a pipeline; whatever is wrong is said with the line it is in."""
+"""From a TOML file to a pipeline; errors name the line and the key."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
 from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table, TableSpec
-from headrace.plan.nodes import TimeKind
+from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
 from headrace.time.durations import ticks
 from headrace.time.quantile import Confidence
 from headrace.time.timestamp import MAX_TIME
 
-NO_SPARK: Final = 'runs embedded, as pyspark is not installed; set runtime = "embedded" to choose this'
+NO_SPARK: Final = (
+    'pyspark is not installed, so the pipeline runs embedded; set runtime = "embedded" to hide this'
+)
 
 T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Table)
 Path_ = tuple[str | int, ...]
 
 
 def load(path: str | Path) -> Pipeline:
-    """The pipeline in a file."""
+    """Load the pipeline in a file."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")
@@ -46,23 +49,25 @@ def load(path: str | Path) -> Pipeline:
             "HR-F001",
             f"cannot read the file: {getattr(error, 'strerror', None) or error}",
             place=str(path),
-            hint=f"try {inside}" if inside.is_file() else "headrace init writes one",
+            hint=f"try {inside}"
+            if inside.is_file()
+            else "check the path; `headrace init` writes a first pipeline file",
         ) from None
-    return _Reader(text, path.parent, path.name, file=path).pipeline()
+    return Reader(text, path.parent, path.name, file=path).pipeline()
 
 
 def parse(text: str, *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
-    """The pipeline in a text; `root` is where its paths begin."""
-    return _Reader(text, Path(root), name).pipeline()
+    """Load a pipeline from text; its paths are relative to `root`."""
+    return Reader(text, Path(root), name).pipeline()
 
 
 def from_tables(tables: Mapping[str, Any], *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
-    """The pipeline that `Pipeline.tables` wrote."""
-    return _Reader("", Path(root), name, tables).pipeline()
+    """Load a pipeline from the data that `Pipeline.tables` returned."""
+    return Reader("", Path(root), name, tables).pipeline()
 
 
-class _Reader:
-    """Turns the tables of one text into a pipeline; knows where in it something stands."""
+class Reader:
+    """Turns the tables of one text into a pipeline, and knows on which line each key is."""
 
     def __init__(
         self,
@@ -76,14 +81,16 @@ class _Reader:
         self.warnings: list[str] = []
 
     def pipeline(self) -> Pipeline:
+        """Check everything and build the pipeline."""
         spec = self._spec()
         domain = self._domain(spec)
-        streams = {name: self._stream(name, each, domain) for name, each in spec.streams.items()}
+        streams = {name: self.stream(name, each, domain) for name, each in spec.streams.items()}
         tables = [self._table(name, each) for name, each in spec.tables.items()]
         catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
-        queries = tuple(self._query(i, each, catalog) for i, each in enumerate(spec.queries))
+        queries = tuple(self.query(i, each, catalog) for i, each in enumerate(spec.queries))
         self._check_names(spec)
-        self._check_places(spec)
+        if self.tables is None:  # a recorded run reads nothing, and its outputs go elsewhere
+            self.check_places(spec)
         self._check_shed(spec)
         pipeline = Pipeline(
             spec,
@@ -92,25 +99,28 @@ class _Reader:
             queries,
             domain,
             self._skew(spec, domain),
-            self._at(("skew", "timeout"), _maybe(spec.skew.timeout, domain)),
+            self.at(("skew", "timeout"), _maybe(spec.skew.timeout, domain)),
+            catalog=catalog,
+            file=self.file,
         )
-        self._at(("skew",), pipeline.heartbeats)
+        self.at(("skew",), pipeline.heartbeats)
         self._warn(pipeline)
         return Pipeline(**{**pipeline.__dict__, "warnings": tuple(self.warnings)})
 
     # --- the text
 
     def _spec(self) -> FileSpec:
+        """The validated tables of the file."""
         try:
             tables = tomllib.loads(self.text) if self.tables is None else self.tables
         except tomllib.TOMLDecodeError as error:
             raise PipelineError(
-                "HR-F002", f"no TOML: {error}", place=self.name, hint="strings are quoted; keys have one ="
+                "HR-F002",
+                f"the file is not valid TOML: {error}",
+                place=self.name,
+                hint="strings need quotes, and each key one =",
             ) from None
-        try:
-            spec = FileSpec.model_validate(tables)
-        except pydantic.ValidationError as error:
-            raise self._refused(error, tables) from None
+        spec = self.valid(FileSpec, tables)
         return spec if spec.pipeline.runtime is not None else self._with_runtime(spec)
 
     def _with_runtime(self, spec: FileSpec) -> FileSpec:
@@ -122,22 +132,32 @@ class _Reader:
         table = spec.pipeline.model_copy(update={"runtime": runtime})
         return spec.model_copy(update={"pipeline": table})
 
-    def _refused(self, error: pydantic.ValidationError, tables: Mapping[str, Any]) -> PipelineError:
-        """The first thing that is wrong, unknown keys before all else: they explain what is missing."""
+    def valid(self, model: type[TableT], tables: Mapping[str, Any]) -> TableT:
+        """The tables, or one of them, as a model; an error names the key."""
+        try:
+            return model.model_validate(tables)
+        except pydantic.ValidationError as error:
+            raise self._refused(error, tables, model) from None
+
+    def _refused(
+        self, error: pydantic.ValidationError, tables: Mapping[str, Any], model: type[Table]
+    ) -> PipelineError:
+        """The error for the first problem; unknown keys come first, because they explain missing ones."""
         problems = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         first = problems[0]
         path = _written(first["loc"], tables)
-        code, message, hint = _REASONS.get(first["type"], _wrong)(first, path)
+        code, message, hint = _REASONS.get(first["type"], _wrong)(first, path, model)
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         return PipelineError(code, message + more, place=self._place(path), hint=hint)
 
     def _place(self, path: Path_) -> str:
+        """The place of a key, for messages: file, line and key."""
         line = line_of(self.text, path)
         where = ".".join(map(str, path))
         return f"{self.name}, line {line}: {where}" if line else f"{self.name}: {where}"
 
-    def _at(self, path: Path_, do: Callable[[], T]) -> T:
-        """Do something that the table at `path` asks for; an error in it names the place."""
+    def at(self, path: Path_, do: Callable[[], T]) -> T:
+        """Call `do`; an error in it gets the place of `path` in the file."""
         try:
             return do()
         except HeadraceError as error:
@@ -150,49 +170,56 @@ class _Reader:
             raise PipelineError("HR-F004", str(error), place=self._place(path)) from None
 
     def _fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
+        """An error at the place of a key."""
         return PipelineError(code, message, place=self._place(path), hint=hint)
 
     # --- streams
 
     def _domain(self, spec: FileSpec) -> int | None:
-        """What a tick is: a microsecond, or a sequence number if the streams say so."""
+        """Ticks per second: microseconds, or None if the streams count sequence numbers."""
         units = {name: s.time.unit == "tick" for name, s in spec.streams.items() if s.time.kind == "external"}
         if len(set(units.values())) > 1:
             odd = next(name for name, is_tick in units.items() if is_tick)
             raise self._fail(
                 "HR-F010",
-                "some streams count ticks, others tell time",
+                'some streams use sequence numbers (unit = "tick") and others use time',
                 ("streams", odd, "time"),
-                "all streams of a pipeline share one domain of time",
+                "use the same kind of time in all streams of a pipeline",
             )
         return None if any(units.values()) else MICROSECONDS
 
-    def _stream(self, name: str, spec: StreamSpec, domain: int | None) -> PipelineStream:
+    def stream(self, name: str, spec: StreamSpec, domain: int | None) -> PipelineStream:
+        """Check one stream: schema, time, bounds and rules."""
         at: Path_ = ("streams", name)
-        schema = self._at((*at, "schema"), lambda: _schema(name, spec.columns))
+        schema = self.at((*at, "schema"), lambda: _schema(name, spec.columns))
         kind = TimeKind(spec.time.kind)
         column = spec.time.column
         if kind is TimeKind.EXTERNAL:
             column = self._time_column(at, spec, schema)
         elif column is not None:
             raise self._fail(
-                "HR-F011", f"{kind.value} time needs no column", (*at, "time"), "leave column out"
+                "HR-F011", f"{kind.value} time does not take a column", (*at, "time"), "remove column"
             )
-        definition = self._at(at, lambda: StreamDef(name, schema, kind, column, domain))
+        definition = self.at(at, lambda: StreamDef(name, schema, kind, column, domain))
         lateness = self._lateness(at, spec, domain)
-        guard = self._at((*at, "guard"), _maybe(spec.guard, domain))
+        guard = self.at((*at, "guard"), _maybe(spec.guard, domain))
         external = kind is TimeKind.EXTERNAL
         rules = (
-            Rules(disordered=True, enforce=spec.enforcement, guard=MAX_TIME if guard is None else guard)
+            Rules(
+                disordered=True,
+                enforce=spec.enforcement,
+                guard=MAX_TIME if guard is None else guard,
+                ticks_per_second=domain,
+            )
             if external
             else Rules()
         )
         unit = UNITS[spec.time.unit] if spec.time.unit else domain
-        earliest = self._at((*at, "time", "earliest"), lambda: instant(spec.time.earliest, domain))
+        earliest = self.at((*at, "time", "earliest"), lambda: instant(spec.time.earliest, domain))
         return PipelineStream(spec, definition, rules, lateness, unit, earliest)
 
     def _check_shed(self, spec: FileSpec) -> None:
-        """Only what cannot be slowed may be shed: everywhere else, rows wait and none is lost."""
+        """Load shedding is allowed only for sources that cannot be slowed down: other rows can wait."""
         live = spec.pipeline.runtime == "embedded" and spec.pipeline.clock in (None, "system")
         for name, stream in spec.streams.items():
             source = stream.source
@@ -200,74 +227,84 @@ class _Reader:
             if stream.shed is not None and not (live and wild):
                 raise self._fail(
                     "HR-F022",
-                    "this stream can be slowed, so nothing of it need be shed",
+                    "shed is set, but this stream can be slowed down, so no rows need to be dropped",
                     ("streams", name, "shed"),
-                    'leave shed out: it is for tcp, stdin and pace = "real" on the embedded runtime with the '
-                    "system's clock; on Spark sources have limits of their own (maxOffsetsPerTrigger)",
+                    'remove shed: it works with tcp, stdin and pace = "real" on the embedded runtime with '
+                    "the system clock; on Spark, limit the source (maxOffsetsPerTrigger)",
                 )
 
     def _time_column(self, at: Path_, spec: StreamSpec, schema: Schema) -> str:
+        """The time column, which must exist and hold times or ticks."""
         column = spec.time.column
         hint = f"columns: {', '.join(schema.names)}"
         if column is None:
             raise self._fail(
-                "HR-F011", "which column is the time?", (*at, "time"), f'time = {{ column = "…" }}; {hint}'
+                "HR-F011",
+                "the stream has no time column",
+                (*at, "time"),
+                f'set time = {{ column = "…" }}; {hint}',
             )
         if column not in schema.names:
             near = difflib.get_close_matches(column, schema.names, n=1)
             raise self._fail(
                 "HR-F011",
-                f"no column {column!r}",
+                f"the time column {column!r} does not exist",
                 (*at, "time", "column"),
                 f"did you mean {near[0]}?" if near else hint,
             )
         of = schema.field(column).type
         if not (pt.is_timestamp(of) or pt.is_integer(of)):
             raise self._fail(
-                "HR-F011", f"a column of {of} is no time", (*at, "time"), "TIMESTAMP, or BIGINT and a unit"
+                "HR-F011",
+                f"the time column is {of}, not a time",
+                (*at, "time"),
+                "declare it as TIMESTAMP, or as BIGINT with a unit",
             )
         if pt.is_timestamp(of) and spec.time.unit is not None:
             raise self._fail(
                 "HR-F011",
-                "a TIMESTAMP column has its unit already",
+                "unit is not allowed for a TIMESTAMP column",
                 (*at, "time", "unit"),
-                "leave unit out, or declare the column BIGINT",
+                "remove unit, or declare the column as BIGINT",
             )
         return column
 
     def _lateness(self, at: Path_, spec: StreamSpec, domain: int | None) -> Lateness:
+        """The declared or estimated bounds on how late rows are."""
         bounds, place = spec.bounds, (*at, "bounds")
-        disorder = self._at((*place, "disorder"), _maybe(bounds.disorder, domain))
-        latency = self._at((*place, "latency"), _maybe(bounds.latency, domain))
+        disorder = self.at((*place, "disorder"), _maybe(bounds.disorder, domain))
+        latency = self.at((*place, "latency"), _maybe(bounds.latency, domain))
         if bounds.estimate is None:
             return Lateness(disorder, latency)
         if disorder is not None:
             raise self._fail(
                 "HR-F012",
-                "disorder is declared and to be estimated",
+                "both disorder and estimate are set",
                 place,
-                "give one; floor and ceiling bound an estimate",
+                "remove one; an estimate can have a floor and a ceiling",
             )
         e = bounds.estimate
-        floor = self._at((*place, "estimate", "floor"), lambda: ticks(e.floor, domain))
-        ceiling = self._at((*place, "estimate", "ceiling"), _maybe(e.ceiling, domain))
+        floor = self.at((*place, "estimate", "floor"), lambda: ticks(e.floor, domain))
+        ceiling = self.at((*place, "estimate", "ceiling"), _maybe(e.ceiling, domain))
         make = Confidence(e.loss, floor, MAX_TIME if ceiling is None else ceiling, e.half_life)
         return Lateness(None, latency, make)
 
     # --- tables, queries and skew
 
     def _table(self, name: str, spec: TableSpec) -> TableDef:
+        """Read the file of a table."""
         at: Path_ = ("tables", name)
         columns = spec.columns
-        schema = None if columns is None else self._at((*at, "schema"), lambda: _schema(name, columns))
-        data = self._at((*at, "path"), lambda: read_table(self.root / spec.path, schema))
+        schema = None if columns is None else self.at((*at, "schema"), lambda: _schema(name, columns))
+        data = self.at((*at, "path"), lambda: read_table(self.root / spec.path, schema))
         return TableDef(name, data.schema, data, spec.path)
 
-    def _query(self, i: int, spec: QuerySpec, catalog: Catalog) -> PipelineQuery:
+    def query(self, i: int, spec: QuerySpec, catalog: Catalog) -> PipelineQuery:
+        """Parse one query, from `sql` or `sql_file`."""
         at: Path_ = ("queries", i)
         if (spec.sql is None) == (spec.sql_file is None):
             raise self._fail(
-                "HR-F013", f"query {spec.name!r} needs one of sql and sql_file", at, 'sql = """SELECT …"""'
+                "HR-F013", f"query {spec.name!r} needs either sql or sql_file", at, 'set sql = """SELECT …"""'
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
         return PipelineQuery(spec, query(text, catalog, name=spec.name))
@@ -276,19 +313,20 @@ class _Reader:
         try:
             return (self.root / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self._fail("HR-F013", f"cannot read the query: {error}", (*at, "sql_file")) from None
+            raise self._fail(
+                "HR-F013", f"cannot read the file of the query: {error}", (*at, "sql_file")
+            ) from None
 
     def _check_names(self, spec: FileSpec) -> None:
+        """Two queries must not have the same name."""
         seen: set[str] = set()
         for i, each in enumerate(spec.queries):
             if each.name in seen:
-                raise self._fail("HR-F014", f"two queries are called {each.name!r}", ("queries", i, "name"))
+                raise self._fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
             seen.add(each.name)
 
-    def _check_places(self, spec: FileSpec) -> None:
+    def check_places(self, spec: FileSpec) -> None:
         """An output must not overwrite what the pipeline reads, or another output."""
-        if self.tables is not None:
-            return  # a recorded run reads nothing, and its outputs go elsewhere
         clash = first_clash(spec, self.root, self.file)
         if clash is None:
             return
@@ -298,47 +336,54 @@ class _Reader:
         raise self._fail(code, message.format(**words), output.key, hint)
 
     def _skew(self, spec: FileSpec, domain: int | None) -> dict[tuple[str, str], tuple[tuple[int, int], ...]]:
+        """The skew bounds as pairs (t, δ) in ticks, by (stream, other stream)."""
         found: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
         for i, bound in enumerate(spec.skew.bounds):
             at: Path_ = ("skew", "bounds", i)
             for key in ("of", "on"):
                 self._known_stream(spec, getattr(bound, key), (*at, key))
-            pairs = self._at(at, _pairs(bound, domain))
+            pairs = self.at(at, _pairs(bound, domain))
             found[bound.of, bound.on] = found.get((bound.of, bound.on), ()) + pairs
         self._check_groups(spec)
         return found
 
     def _check_groups(self, spec: FileSpec) -> None:
+        """A stream can be in only one heartbeat group."""
         seen: set[str] = set()
         for i, members in enumerate(spec.skew.groups):
             at: Path_ = ("skew", "groups", i)
             for name in members:
                 self._known_stream(spec, name, at)
                 if name in seen:
-                    raise self._fail("HR-F016", f"stream {name!r} is in two groups", at, "name it once")
+                    raise self._fail("HR-F016", f"stream {name!r} is in two groups", at, "remove it from one")
                 seen.add(name)
 
     def _known_stream(self, spec: FileSpec, name: str, at: Path_) -> None:
+        """Raise an error unless `name` is a stream with external time."""
         stream = spec.streams.get(name)
         if stream is None or stream.time.kind != "external":
             near = difflib.get_close_matches(name, spec.streams, n=1)
-            what = "no stream" if stream is None else "no external time has stream"
-            raise self._fail("HR-F016", f"{what} {name!r}", at, f"did you mean {near[0]}?" if near else "")
+            what = "does not exist" if stream is None else "does not have external time"
+            raise self._fail(
+                "HR-F016", f"stream {name!r} {what}", at, f"did you mean {near[0]}?" if near else ""
+            )
 
     def _warn(self, pipeline: Pipeline) -> None:
+        """Collect warnings about settings that are probably mistakes."""
         spec = pipeline.spec
         budget = spec.memory.budget
         if budget is not None:
-            self._at(("memory", "budget"), lambda: budget_bytes(budget))
+            self.at(("memory", "budget"), lambda: budget_bytes(budget))
         elif spec.memory.model_fields_set:
-            self.warnings.append("[memory] has no budget: nothing is held to")
+            self.warnings.append("[memory] is set without a budget and has no effect")
         for name in pipeline.streams.keys() - pipeline.read.keys():
-            self.warnings.append(f"no query reads stream {name!r}: it is not read at all")
+            self.warnings.append(f"no query uses stream {name!r}, so its source is not read")
         if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":
-            self.warnings.append("no checkpoint: a run that is stopped starts over")
+            self.warnings.append("there is no checkpoint: a run that stops cannot continue and starts over")
 
 
 def _uses_spark(spec: FileSpec) -> bool:
+    """Whether a source or sink needs Spark."""
     sinks = [each for query in spec.queries for each in (query.sink, query.late, query.rejected)]
     ends = [
         *(stream.source for stream in spec.streams.values()),
@@ -348,10 +393,12 @@ def _uses_spark(spec: FileSpec) -> bool:
 
 
 def _pairs(bound: SkewBound, domain: int | None) -> Callable[[], tuple[tuple[int, int], ...]]:
+    """A function that converts the pairs to ticks, for `_at`."""
     return lambda: tuple((ticks(t, domain), ticks(delta, domain)) for t, delta in bound.pairs)
 
 
 def _maybe(length: str | int | None, domain: int | None) -> Callable[[], int | None]:
+    """A function that converts an optional duration to ticks, for `_at`."""
     return lambda: None if length is None else ticks(length, domain)
 
 
@@ -365,10 +412,11 @@ def _schema(name: str, columns: str | Mapping[str, str]) -> Schema:
 
 
 def instant(written: str | int | None, domain: int | None) -> int | None:
+    """An instant in ticks; dates without a zone are UTC."""
     if written is None or isinstance(written, int):
         return written
     if domain is None:
-        raise ValueError("sequence numbers know no dates: give a number")
+        raise ValueError("sequence numbers are not dates: write a number")
     instant = datetime.fromisoformat(written)
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
@@ -378,22 +426,30 @@ def instant(written: str | int | None, domain: int | None) -> int | None:
 _CLASHES: Final = {
     "input": (
         "HR-F023",
-        "{output} go to {path}, where {other} is read from",
-        "write to another file, outside of every folder and pattern that is read",
+        "{output} would be written to {path}, which {other} is read from",
+        "write to a path outside of all inputs",
     ),
-    "output": ("HR-F015", "two outputs go to {path}: {output}, and {other}", "give each its own path"),
-    "state": ("HR-F015", "{output} go to {path}, which holds {other}", "give each its own path"),
+    "output": (
+        "HR-F015",
+        "two outputs have the path {path}: {output} and {other}",
+        "use a different path for each",
+    ),
+    "state": (
+        "HR-F015",
+        "{output} would be written to {path}, which contains {other}",
+        "use a different path for each",
+    ),
 }
 
 
-# --- what pydantic found, in our words ----------------------------------------------------------------------
+# --- pydantic's errors as pipeline errors ------------------------------------------------------------------
 
 Problem = pydantic_core.ErrorDetails
 _TAGS: Final = frozenset({"files", "poisson", "nexmark", "tcp", "stdin", "stdout", "spark"})
 
 
 def _written(loc: tuple[str | int, ...], tables: Any) -> Path_:
-    """The path as it is written in the file: without the names of alternatives that pydantic puts in."""
+    """The path as written in the file: without the names of alternatives that pydantic inserts."""
     path: list[str | int] = []
     here: Any = tables
     for step in loc:
@@ -409,38 +465,41 @@ def _written(loc: tuple[str | int, ...], tables: Any) -> Path_:
     return tuple(path)
 
 
-def _unknown(problem: Problem, path: Path_) -> tuple[str, str, str]:
-    known = _keys_at(path[:-1], problem["loc"])
+def _unknown(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
+    """The code, message and hint for an unknown key."""
+    known = _keys_at(model, problem["loc"])
     near = difflib.get_close_matches(str(path[-1]), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
     return "HR-F003", f"unknown key {str(path[-1])!r}", hint
 
 
-def _missing(problem: Problem, path: Path_) -> tuple[str, str, str]:
-    return "HR-F005", f"{str(path[-1])!r} is missing", ""
+def _missing(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
+    """The code, message and hint for a missing key."""
+    return "HR-F005", f"the key {str(path[-1])!r} is missing", ""
 
 
-def _wrong(problem: Problem, path: Path_) -> tuple[str, str, str]:
+def _wrong(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
+    """The code, message and hint for an invalid value."""
     message = problem["msg"].removeprefix("Value error, ")
     return "HR-F004", message[:1].lower() + message[1:], ""
 
 
-_REASONS: Final[dict[str, Callable[[Problem, Path_], tuple[str, str, str]]]] = {
+_REASONS: Final[dict[str, Callable[[Problem, Path_, type[Table]], tuple[str, str, str]]]] = {
     "extra_forbidden": _unknown,
     "missing": _missing,
 }
 
 
-def _keys_at(path: Path_, loc: tuple[str | int, ...]) -> list[str]:
-    """The keys that the table at `path` may have, by walking the models."""
+def _keys_at(model: type[Table], loc: tuple[str | int, ...]) -> list[str]:
+    """The keys that the table at `loc` below `model` may have, by walking the models."""
     found: set[str] = set()
-    for model in _models(FileSpec, list(loc[:-1])):
-        found |= {field.alias or name for name, field in model.model_fields.items()}
+    for table in _models(model, list(loc[:-1])):
+        found |= {field.alias or name for name, field in table.model_fields.items()}
     return sorted(found)
 
 
 def _models(model: Any, steps: list[str | int]) -> list[type[Table]]:
-    """The tables that may stand where `steps` lead from `model`."""
+    """The tables that are allowed at the path `steps` below `model`."""
     if isinstance(model, type) and issubclass(model, Table):
         if not steps:
             return [model]

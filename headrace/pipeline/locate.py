@@ -1,4 +1,4 @@
-"""In which line of a TOML text a key stands; TOML's own reader does not say."""
+"""The line of a key in a TOML text, which Python's TOML parser does not report."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
 
 
 def _table(name: str, is_array: bool, counts: dict[str, int]) -> list[str | int]:
+    """The path of a table header; an array of tables adds its index."""
     parts: list[str | int] = [*_parts(name)]
     if is_array:
         parts.append(counts.setdefault(name, 0))
@@ -39,10 +40,12 @@ def _table(name: str, is_array: bool, counts: dict[str, int]) -> list[str | int]
 
 
 def _parts(name: str) -> list[str]:
+    """The parts of a dotted key, without quotes."""
     return [part.strip().strip("\"'") for part in name.split(".")]
 
 
 def _common(here: Sequence[str | int], path: Sequence[str | int]) -> int:
+    """The length of the common prefix."""
     depth = 0
     for a, b in zip(here, path, strict=False):
         if a != b:
@@ -52,7 +55,7 @@ def _common(here: Sequence[str | int], path: Sequence[str | int]) -> int:
 
 
 def _inline(line: str, rest: Sequence[str | int]) -> int:
-    """How many more keys of the path an inline table in the line has."""
+    """How many more keys of the path an inline table on this line contains."""
     depth = 0
     for key in rest:
         if not isinstance(key, str) or not re.search(rf"[{{,\s]{re.escape(key)}\s*=", line):

@@ -7,42 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.graph.admission import Rules
-from headrace.pipeline.shed import backlog
-from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec
-from headrace.plan.nodes import TimeKind
+from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec, backlog
+from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
-from headrace.sql import Query, StreamDef
+from headrace.sql import Catalog, Query, StreamDef
 from headrace.time.bounds import NEVER, Bounds
-from headrace.time.combined import CombinedHeartbeats, Generator
 from headrace.time.ets import Promise, TimerPromise
 from headrace.time.grouping import ensure_groups_move, group_named
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.learned import LearnedHeartbeats
+from headrace.time.learned import CombinedHeartbeats, Generator, LearnedHeartbeats
 from headrace.time.quantile import Confidence, QuantileEstimator
 from headrace.time.skew import Pair, SkewMatrix
-
-LATE = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("time", pa.int64()),
-        ("heartbeat", pa.int64()),
-        ("lateness", pa.int64()),
-        ("missed", pa.int64()),
-        ("admitted", pa.bool_()),
-        ("row", pa.string()),
-    ]
-)
-REJECTED = pa.schema(
-    [("stream", pa.string()), ("code", pa.string()), ("reason", pa.string()), ("row", pa.string())]
-)
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """What a stream promises about its rows, in ticks; None where nothing is said."""
+    """What a stream promises about its rows, in ticks; None where nothing is declared."""
 
     disorder: int | None = None
     latency: int | None = None
@@ -51,7 +32,7 @@ class Lateness:
 
 @dataclass(frozen=True)
 class PipelineStream:
-    """A stream: what it is, how its time is made, what its rows may do."""
+    """A stream: its definition, how its time is determined, and the rules for its rows."""
 
     spec: StreamSpec
     definition: StreamDef
@@ -71,22 +52,28 @@ class PipelineStream:
 
     @property
     def shed(self) -> dict[str, Any] | None:
-        """What to do with too many rows: `keep` a share of those beyond `rows` or `bytes`; None: slow it."""
+        """Load shedding: `keep` a share of the rows beyond `rows` or `bytes`; None: backpressure."""
         policy = self.spec.shed
         return None if policy is None else {**backlog(policy.above), "keep": policy.keep, "seed": policy.seed}
 
     @property
     def external(self) -> bool:
-        """Whether rows bring their time."""
+        """Whether rows carry their own time."""
         return self.definition.time is TimeKind.EXTERNAL
 
 
 @dataclass(frozen=True)
 class PipelineQuery:
-    """A query: what it means and where its answers go."""
+    """A query: its plan and where its results go.
+
+    `since` is the number of the command that added it; 0: it was there from the start. `origin` says where
+    its text comes from: the pipeline `file`, or the control `log`.
+    """
 
     spec: QuerySpec
     query: Query
+    since: int = 0
+    origin: str = "file"
 
     @property
     def name(self) -> str:
@@ -100,7 +87,11 @@ class PipelineQuery:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Everything a runtime needs to know. Paths of the file are relative to `root`, where the file is."""
+    """Everything a runtime needs to know. Paths are relative to `root`, the directory of the file.
+
+    `catalog` has the names that queries may use. `also_read`: streams that are read although no query reads
+    them any more. `level`: the heartbeat level, which only a command can change.
+    """
 
     spec: FileSpec
     root: Path
@@ -110,6 +101,10 @@ class Pipeline:
     skew: Mapping[tuple[str, str], tuple[tuple[int, int], ...]] = field(default_factory=dict)
     timeout: int | None = None
     warnings: tuple[str, ...] = ()
+    catalog: Catalog = field(default_factory=Catalog, compare=False, repr=False)
+    file: Path | None = None
+    also_read: frozenset[str] = frozenset()
+    level: str = "operator"
 
     @property
     def name(self) -> str:
@@ -117,21 +112,21 @@ class Pipeline:
 
     @property
     def runtime(self) -> str:
-        """`spark` or `embedded`: as the file says, else what can run it here."""
+        """`spark` or `embedded`: as set in the file, else what can run it here."""
         return self.spec.pipeline.runtime or "spark"
 
     @property
     def read(self) -> dict[str, PipelineStream]:
-        """The streams that a query reads."""
-        wanted = {name for query in self.queries for name in query.streams}
+        """The streams that a query reads, or that are read in any case."""
+        wanted = self.also_read.union(*(query.streams for query in self.queries))
         return {name: stream for name, stream in self.streams.items() if name in wanted}
 
     def path(self, written: str) -> Path:
-        """A path of the file."""
+        """A path in the file as a path on disk."""
         return self.root / written
 
     def tables(self) -> dict[str, Any]:
-        """The file as plain data, with the text of every query in it and tables where they are."""
+        """The file as plain data, with the text of every query included and absolute paths for tables."""
         tables: dict[str, Any] = self.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         for table, query in zip(tables["queries"], self.queries, strict=True):
             table.pop("sql_file", None)
@@ -141,7 +136,7 @@ class Pipeline:
         return tables
 
     def heartbeats(self) -> CombinedHeartbeats | None:
-        """What promises how far the time of each external stream has come; None if there are none."""
+        """The generator of the heartbeats of all external streams; None if no stream is external."""
         streams = [s for s in self.read.values() if s.external]
         if not streams:
             return None
@@ -155,23 +150,24 @@ class Pipeline:
         return CombinedHeartbeats([s.name for s in streams], generators)
 
     def promises(self) -> dict[str, Promise]:
-        """What the clock promises beside that, by stream."""
+        """The promises that depend on the clock, by stream."""
         lags = {s.name: s.lateness.latency for s in self.read.values() if s.external}
         return {name: TimerPromise(lag) for name, lag in lags.items() if lag is not None}
 
     def _learned(self, stream: PipelineStream) -> LearnedHeartbeats:
+        """Heartbeats for a stream whose bounds are estimated from arrivals."""
         estimator = QuantileEstimator([stream.name], stream.lateness.confidence)
         return LearnedHeartbeats(estimator, NEVER if self.timeout is None else self.timeout)
 
     def _disorder(self, stream: PipelineStream) -> int | None:
-        """How far a row may be behind its stream's newest. Where nothing is said, rows come in order."""
+        """How far a row may be behind the newest row of its stream. By default, rows arrive in order."""
         said = stream.lateness
         bounded = said.latency is not None or said.confidence is not None
         bounded = bounded or any(on == stream.name for _, on in self.skew)
         return 0 if said.disorder is None and not bounded else said.disorder
 
     def _declared(self, names: list[str], disorder: Mapping[str, int]) -> HeartbeatGenerator:
-        """Figure 2's generator over declared bounds."""
+        """The heartbeat generator over declared bounds (Srivastava and Widom, Figure 2)."""
         entries: dict[tuple[str, str], list[Pair]] = {
             (name, name): [Pair(0, ticks + 1)] for name, ticks in disorder.items()
         }

@@ -19,12 +19,12 @@ Key = tuple[str | int, ...]
 
 OUTPUTS: Final = {"sink": "answers", "late": "late rows", "rejected": "rejected rows"}
 LEAVES: Final = ("part-000000.{ending}", "batch=0/part-00000.{ending}", "batch=0/part-00000.txt")
-"""What runs write inside of an output that is a directory: embedded, and on Spark, where all outputs are."""
+"""What runs write inside an output that is a directory: embedded, and on Spark, where every output is one."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A path of the file: the key it stands at, what it is in words, and where it leads."""
+    """A path in the file: its key, a description for messages, and the path itself."""
 
     key: Key
     what: str
@@ -32,12 +32,13 @@ class Place:
 
     @property
     def real(self) -> Path:
+        """The path on disk, with links resolved."""
         return Path(os.path.realpath(self.path))
 
 
 @dataclass(frozen=True)
 class Clash:
-    """An output, and what else is there: an `input`, another `output`, or `state` of the run."""
+    """An output, and what it collides with: an `input`, another `output`, or `state` of the run."""
 
     output: Place
     other: Place
@@ -61,10 +62,11 @@ def first_clash(spec: FileSpec, root: Path, file: Path | None) -> Clash | None:
     return None
 
 
-# --- what a file names ------------------------------------------------------------------------------------
+# --- the places that a file names -------------------------------------------------------------------------
 
 
 def _outputs(spec: FileSpec, root: Path) -> Iterator[Place]:
+    """The files and directories that queries write."""
     for i, query in enumerate(spec.queries):
         for key, rows in OUTPUTS.items():
             path = getattr(getattr(query, key), "path", None)
@@ -73,6 +75,7 @@ def _outputs(spec: FileSpec, root: Path) -> Iterator[Place]:
 
 
 def _inputs(spec: FileSpec, root: Path, file: Path | None) -> Iterator[Place]:
+    """The files and directories that the pipeline reads, including the pipeline file itself."""
     for name, stream in spec.streams.items():
         path = getattr(stream.source, "path", None)
         if path is not None:
@@ -88,7 +91,7 @@ def _inputs(spec: FileSpec, root: Path, file: Path | None) -> Iterator[Place]:
 
 
 def _kept(spec: FileSpec, root: Path) -> Iterator[Place]:
-    """What the run itself keeps on disk; an output that holds it could be replaced with it."""
+    """What the run itself stores on disk; an output that contains it could replace it."""
     places = {
         ("pipeline", "checkpoint"): spec.pipeline.checkpoint,
         ("pipeline", "record"): spec.pipeline.record,
@@ -99,11 +102,11 @@ def _kept(spec: FileSpec, root: Path) -> Iterator[Place]:
             yield Place(key, f"the {key[1]} directory", root / path)
 
 
-# --- whether two places meet ------------------------------------------------------------------------------
+# --- whether two places overlap ---------------------------------------------------------------------------
 
 
 def _reads(source: Place, output: Place) -> bool:
-    """Whether reading `source` would read what `output` writes, or writing it would replace the source."""
+    """Whether reading `source` reads what `output` writes, or writing `output` replaces the source."""
     base, rest = _split(source.path)
     if _within(base, output.real):
         return True
@@ -115,7 +118,7 @@ def _reads(source: Place, output: Place) -> bool:
 
 
 def _split(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The part of a path before its first wildcard, as it is on disk, and the part from there on."""
+    """The part of a path before its first wildcard, resolved on disk, and the rest."""
     if path.exists():
         return Path(os.path.realpath(path)), ()
     parts = path.parts
@@ -124,7 +127,7 @@ def _split(path: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def _below(base: Path, output: Place) -> Iterator[tuple[str, ...]]:
-    """The path from `base` to the output, and to the files that it may consist of, if they are below."""
+    """The path from `base` to the output and to the files that it may contain, if they are below."""
     if _within(output.real, base):
         at = output.real.relative_to(base).parts
         ending = output.path.suffix.removeprefix(".") or "parquet"
@@ -140,7 +143,7 @@ def _linked(source: Place, output: Place) -> bool:
 
 
 def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a pattern names a path, or a directory that it is in."""
+    """Whether a pattern matches a path or a directory that contains it."""
     if not pattern:
         return True
     if pattern[0] == "**":
@@ -151,17 +154,17 @@ def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 
 
 def _hidden(parts: tuple[str, ...]) -> bool:
-    """Names that begin so are not read."""
+    """Whether a file is ignored because of its name."""
     return any(part.startswith((".", "_")) for part in parts)
 
 
 def _listed(path: Path) -> list[str]:
-    """The files that are there to be read."""
+    """The existing files that would be read."""
     return glob.glob(str(path / "*") if path.is_dir() else str(path), recursive=True)
 
 
 def _same(a: str | Path, b: str | Path) -> bool:
-    """Whether two paths lead to one file, also through links."""
+    """Whether two paths refer to the same file, also through links."""
     if os.path.realpath(a) == os.path.realpath(b):
         return True
     try:
@@ -171,6 +174,7 @@ def _same(a: str | Path, b: str | Path) -> bool:
 
 
 def _nested(a: Path, b: Path) -> bool:
+    """Whether one path is inside the other."""
     return _within(a, b) or _within(b, a)
 
 

@@ -1,27 +1,26 @@
-"""The pipeline file as data: every table and key that it may have, and nothing else."""
+"""The pipeline file as data: every table and key that is allowed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from headrace.errors import TimeError
-from headrace.pipeline import shed
 from headrace.time.durations import seconds, ticks
 
 Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
 _PLAIN = re.compile(r"\s*[0-9.]+\s*")
-"""A number without a unit: right where a stream counts ticks."""
+"""A number without a unit; valid where a stream counts ticks."""
 UNITS: dict[str, int | None] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "tick": None}
 
 
 def _length(value: Any) -> Any:
-    """A duration is checked when the file is read; what a tick is, the streams say."""
+    """Check a duration when the file is read; the length of a tick is known only with the streams."""
     if isinstance(value, str):
         with _reporting():
             ticks(value, None if _PLAIN.fullmatch(value) else 1_000_000)
@@ -29,12 +28,14 @@ def _length(value: Any) -> Any:
 
 
 def _elapsed(value: Any) -> Any:
+    """A duration as seconds."""
     with _reporting():
         return seconds(value) if isinstance(value, str) else value
 
 
 @contextmanager
 def _reporting() -> Iterator[None]:
+    """Turn time errors into the errors that pydantic expects."""
     try:
         yield
     except TimeError as error:
@@ -102,7 +103,7 @@ class NexmarkFrom(Table):
 
 
 class LinesFrom(Table):
-    """What there is to say of lines, wherever they come from."""
+    """The options of sources that read lines."""
 
     format: Lines = "json"
     missing: Literal["error", "null"] = "error"
@@ -141,6 +142,7 @@ class SparkFrom(Table):
 
 
 def _as_source(value: Any) -> Any:
+    """Accept a string as short form: `"stdin"` or a path."""
     if isinstance(value, str):
         return {"type": "stdin"} if value == "stdin" else {"type": "files", "path": value}
     return {"type": "files", **value} if isinstance(value, dict) and "type" not in value else value
@@ -158,7 +160,7 @@ Source = Annotated[
 
 
 class FilesTo(Table):
-    """A file of lines, or a directory of parts. `existing`: what becomes of one that is there at first."""
+    """A file of lines, or a directory of parts. `existing`: what to do if it exists at the first start."""
 
     type: Literal["files"] = "files"
     path: str
@@ -186,6 +188,7 @@ class SparkTo(Table):
 
 
 def _as_sink(value: Any) -> Any:
+    """Accept a string as short form: `"stdout"` or a path."""
     if isinstance(value, str):
         return {"type": "stdout"} if value == "stdout" else {"type": "files", "path": value}
     return {"type": "files", **value} if isinstance(value, dict) and "type" not in value else value
@@ -200,7 +203,7 @@ Sink = Annotated[
 
 
 class TimeOf(Table):
-    """Where the time of a row comes from. `earliest`: a time before that is no time of this stream."""
+    """Where the time of a row comes from. `earliest`: rows with an earlier time are rejected."""
 
     kind: Literal["external", "internal", "latent"] = "external"
     column: str | None = None
@@ -210,6 +213,7 @@ class TimeOf(Table):
     @field_validator("earliest", mode="before")
     @classmethod
     def _written(cls, value: Any) -> Any:
+        """A TOML date as text."""
         return value.isoformat() if hasattr(value, "isoformat") else value
 
 
@@ -223,6 +227,7 @@ class Estimate(Table):
 
 
 def _as_estimate(value: Any) -> Any:
+    """Accept `true` for the default estimate and `false` for none."""
     return {} if value is True else None if value is False else value
 
 
@@ -235,9 +240,9 @@ class BoundsOf(Table):
 
 
 class ShedOf(Table):
-    """What to give up when more waits than `above`: of the rows beyond it a share `keep` stays."""
+    """Load shedding: of the rows beyond a backlog of `above`, only a share `keep` is kept."""
 
-    above: Annotated[str, BeforeValidator(shed.checked)]
+    above: Annotated[str, BeforeValidator(checked_backlog)]
     keep: float = Field(default=0.0, ge=0, lt=1)
     seed: int = Field(default=0, ge=0)
 
@@ -257,7 +262,7 @@ class StreamSpec(Table):
     @field_validator("time", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """A word is a column, or a kind of time."""
+        """Accept a string as short form: the name of a column or a kind of time."""
         if isinstance(value, str):
             return {"kind": value} if value in ("internal", "latent") else {"column": value}
         return value
@@ -301,6 +306,7 @@ class SkewTable(Table):
 
 
 def _as_table(value: Any) -> Any:
+    """Accept a string as short form: a path."""
     return {"path": value} if isinstance(value, str) else value
 
 
@@ -339,3 +345,36 @@ class FileSpec(Table):
     skew: SkewTable = Field(default_factory=SkewTable)
     queries: list[QuerySpec] = Field(min_length=1)
     memory: MemoryTable = Field(default_factory=MemoryTable)
+
+
+# The backlog above which a stream sheds rows.
+
+
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_BYTES: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+
+
+def backlog(text: str) -> dict[str, int]:
+    """`{"rows": n}` or `{"bytes": n}` of text such as "100000 rows" or "64 MB"."""
+    match = _AMOUNT.fullmatch(text)
+    unit = match[2].lower() if match else ""
+    if match and unit in ("row", "rows") and "." not in match[1]:
+        return {"rows": int(match[1])}
+    if match and unit in _BYTES:
+        return {"bytes": int(float(match[1]) * _BYTES[unit])}
+    raise ValueError(f'{text!r} is not an amount of rows or bytes: write "100000 rows" or "64 MB"')
+
+
+def checked_backlog(value: Any) -> Any:
+    """The text, if it is a valid backlog."""
+    if isinstance(value, str):
+        backlog(value)
+    return value

@@ -1,1 +1,1 @@
-"""What a query means, as frozen data."""
+"""The logical plan of a query, as frozen data."""

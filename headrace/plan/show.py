@@ -1,18 +1,52 @@
-"""A plan as text: what is done, in which order, where rows are put in order and where they wait."""
+"""A plan as text and as a diagram: its operators, and where rows are sorted and wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Final
 
-from headrace.plan import nodes, ordering, windows
-from headrace.plan.lag import Lag
-from headrace.plan.latent import Stamp
-from headrace.plan.nodes import Plan
-from headrace.plan.sequence import Sequence, StepKind
-from headrace.plan.session import LooseSessions, SessionAggregate
-from headrace.plan.spans import Span
-from headrace.plan.top import SortKey, TopN
+from headrace.drawing import Arc, Box, Diagram, Look
+from headrace.plan.analysis import ordering
+from headrace.plan.analysis.ordering import Expand, Merge, Order
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import Plan, Source, Table
+from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.sequence import Sequence, StepKind
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
+from headrace.plan.nodes.top_n import SortKey, TopN
+
+# Durations in units that a person would write.
+
+
+Span = Callable[[int], str]
+"""Formats a duration in ticks."""
+
+UNITS: Final = (
+    (604_800, "WEEK"),
+    (86_400, "DAY"),
+    (3600, "HOUR"),
+    (60, "MINUTE"),
+    (1, "SECOND"),
+)
+
+
+def in_units(ticks_per_second: int | None) -> Span:
+    """Formats durations in the largest unit that divides them; None: in ticks."""
+    return str if ticks_per_second is None else partial(span, ticks_per_second=ticks_per_second)
+
+
+def span(ticks: int, ticks_per_second: int) -> str:
+    """A duration as text."""
+    for seconds, name in UNITS:
+        count, rest = divmod(ticks, seconds * ticks_per_second)
+        if rest == 0 and count:
+            return f"{count} {name}{'S' if count > 1 else ''}"
+    count, rest = divmod(ticks * 1000, ticks_per_second)
+    return f"{count} MILLISECONDS" if rest == 0 else f"{ticks} TICKS"
+
 
 SPECS: dict[type[Any], Callable[[Any, Span], str]] = {
     windows.Range: lambda w, span: f"RANGE {_range(w, span)}",
@@ -28,7 +62,7 @@ SPECS: dict[type[Any], Callable[[Any, Span], str]] = {
 LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     nodes.Source: lambda p, span: f"stream {p.name} ({p.time.value} time)",
     nodes.Table: lambda p, span: f"table {p.name}",
-    nodes.Inlet: lambda p, span: f"answers of another part: {p.name}",
+    nodes.Inlet: lambda p, span: f"answers of stage {p.name}",
     nodes.Select: lambda p, span: f"select {p.predicate}",
     nodes.Project: lambda p, span: "project " + ", ".join(_named(name, e) for name, e in p.columns),
     nodes.Union: lambda p, span: "union, in order of time",
@@ -38,7 +72,7 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     nodes.Aggregate: lambda p, span: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p, span: f"aggregate {_calls(p)} from panes [{_spec(p.window, span)}]",
     SessionAggregate: lambda p, span: f"aggregate {_calls(p)} of each session [{_session(p, span)}]",
-    LooseSessions: lambda p, span: (
+    MergingSessions: lambda p, span: (
         f"aggregate {_calls(p)} of each session [{_session(p, span)}], in any order"
     ),
     nodes.Distinct: lambda p, span: "distinct",
@@ -46,18 +80,17 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     TopN: lambda p, span: "first " + _top(p),
     nodes.Except: lambda p, span: "except all" if p.all else "except",
     nodes.IStream: lambda p, span: (
-        "istream" if p.nets else "istream: no equal row goes as one comes, none is held"
+        "istream" if p.nets else "istream, without state: no row is replaced by an equal one"
     ),
     nodes.DStream: lambda p, span: "dstream",
     nodes.RStream: lambda p, span: (
-        f"rstream each {span(p.slide)}{_offset(p.phase, span)}"
-        + (", a row at one tick only" if p.once else "")
+        f"rstream each {span(p.slide)}{_offset(p.phase, span)}" + (", each row once" if p.once else "")
     ),
     Sequence: lambda p, span: f"sequence {_sequence(p, span)}",
-    Stamp: lambda p, span: "stamp with the instant of passing",
-    ordering.Order: lambda p, span: "order: rows wait here until no earlier one can come",
-    ordering.Merge: lambda p, span: "merge: disorder is left, punctuations bound it",
-    ordering.Expand: lambda p, span: f"a copy for each window [{_spec(p.window, span)}]",
+    Stamp: lambda p, span: "stamp with the current time",
+    ordering.Order: lambda p, span: "order: rows wait here until no earlier row can arrive",
+    ordering.Merge: lambda p, span: "merge: in any order, bounded by heartbeats",
+    ordering.Expand: lambda p, span: f"copy each row for every window [{_spec(p.window, span)}]",
 }
 
 
@@ -79,12 +112,12 @@ def _partition(keys: tuple[str, ...] | None) -> str:
 
 
 def show(plan: Plan, span: Span = str) -> str:
-    """The plan as an indented tree, the answer first and the streams last; `span` writes durations."""
+    """The plan as an indented tree, the result first and the streams last; `span` formats durations."""
     return "\n".join(_lines(plan, 0, span))
 
 
 def show_node(plan: Plan, span: Span = str) -> str:
-    """One node, without what is below it."""
+    """One node, without its inputs."""
     return LINES[type(plan)](plan, span)
 
 
@@ -98,6 +131,7 @@ def _offset(ticks: int, span: Span) -> str:
 
 
 def _named(name: str, expression: object) -> str:
+    """`expression AS name`, or the name alone if they are the same."""
     return name if str(expression) == name else f"{expression} AS {name}"
 
 
@@ -107,7 +141,7 @@ def _grain(plan: nodes.Granularity, span: Span) -> str:
 
 
 def _shown(plan: nodes.Window | nodes.Granularity) -> str:
-    return "" if plan.shown is None else f", told as {plan.shown}"
+    return "" if plan.quality_column is None else f", size in column {plan.quality_column}"
 
 
 def _on(plan: nodes.Join) -> str:
@@ -118,7 +152,8 @@ def _on(plan: nodes.Join) -> str:
 
 def _calls(plan: nodes.Aggregate) -> str:
     calls = ", ".join(f"{call} AS {call.name}" for call in plan.calls)
-    return calls + (f" by {', '.join(plan.keys)}" if plan.keys else "")
+    keys = f"by {', '.join(plan.keys)}" if plan.keys else ""
+    return " ".join(part for part in (calls, keys) if part)
 
 
 def _top(plan: TopN) -> str:
@@ -128,6 +163,7 @@ def _top(plan: TopN) -> str:
 
 
 def _sort_key(key: SortKey) -> str:
+    """A sort key in words; the place of nulls only if it is not the default."""
     direction = " descending" if key.descends else ""
     return key.column + direction + ("" if key.nulls_first != key.descends else _nulls(key))
 
@@ -156,3 +192,54 @@ _STEPS = {StepKind.ONCE: "#{}", StepKind.REPEATED: "#{}+", StepKind.MISSING: "no
 def _lags(plan: Lag) -> str:
     calls = ", ".join(f"lag({c.column}, {c.offset}) AS {c.name}" for c in plan.calls)
     return calls + (f" of each {', '.join(plan.keys)}" if plan.keys else "")
+
+
+# A plan as a diagram: one box for each node; equal parts are drawn once, because the engine shares them.
+
+
+TITLES: Final[dict[type[Plan], Callable[[Any], tuple[str, str]]]] = {
+    Source: lambda p: (p.name, f"{p.time.value} time"),
+    Table: lambda p: (p.name, "table"),
+    Expand: lambda p: ("copy", "each row for every window"),
+    Order: lambda p: ("order", "by time"),
+    Merge: lambda p: ("merge", "in any order"),
+}
+"""Names of nodes whose line of text does not begin with the name."""
+
+LOOKS: Final[dict[type[Plan], Look]] = {
+    Source: Look.SOURCE,
+    Table: Look.TABLE,
+    Order: Look.ORDER,
+}
+
+
+def headline(plan: Plan, span: Span = str) -> tuple[str, str]:
+    """The text in the box of a node: its name, and one line of details."""
+    rule = TITLES.get(type(plan))
+    if rule is not None:
+        return rule(plan)
+    name, _, rest = show_node(plan, span).partition(" ")
+    return name.rstrip(",:"), rest
+
+
+def plan_diagram(plan: Plan, answer: str, native: Collection[Plan] = (), span: Span = str) -> Diagram:
+    """The plan from its streams up to the result; `native` are the nodes that Spark runs itself.
+
+    `span` formats durations.
+    """
+    parts = list(dict.fromkeys(_inputs_first(plan)))
+    ids = {part: f"p{i}" for i, part in enumerate(parts)}
+    boxes = [_box(part, ids[part], part in native, span) for part in parts]
+    arcs = [Arc(ids[below], ids[part]) for part in parts for below in part.inputs]
+    top = Box("answer", answer, "answer", Look.SINK, note=", ".join(plan.schema.names))
+    return Diagram((*boxes, top), (*arcs, Arc(ids[plan], "answer")))
+
+
+def _inputs_first(plan: Plan) -> list[Plan]:
+    return [*(part for below in plan.inputs for part in _inputs_first(below)), plan]
+
+
+def _box(plan: Plan, id: str, native: bool, span: Span) -> Box:
+    title, detail = headline(plan, span)
+    look = Look.NATIVE if native else LOOKS.get(type(plan), Look.PLAIN)
+    return Box(id, title, detail, look, note=show_node(plan, span))

@@ -1,1 +1,1 @@
-"""Who runs next: rules, tables, strategies."""
+"""Which operator runs next: rules, tables, strategies."""

@@ -2,16 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
 
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.scheduling.rules import Action
 from headrace.scheduling.table import Entry, StateTable
 
+# The operators that may have work: those with new input, and those that it may affect.
+#
+# An operator without work stays without work until rows, heartbeats or punctuations reach it, or rows on
+# their way to it are gone. So operators to which nothing has happened are not checked.
+
+
+class Agenda:
+    """The nodes of a graph by place; `fresh` ones first, then those that were stirred, in their order."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._fresh: list[int] = []
+        self._stirred: set[int] = set()
+        self._touched: set[int] = set()
+        self.waiting: set[int] = set()
+        """The places of the nodes that wait for a heartbeat."""
+
+    def use(self, nodes: Iterable[Node]) -> None:
+        """Replace the nodes; all of the new ones may have work."""
+        self._nodes = list(nodes)
+        for place, node in enumerate(self._nodes):
+            node.place, node.stir = place, self._stir
+        self._fresh = [place for place, node in enumerate(self._nodes) if node.fresh]
+        heapify(self._fresh)
+        self.stir_all()
+
+    def stir_all(self) -> None:
+        """Something has changed that may affect every node."""
+        self._stirred = set(range(len(self._nodes)))
+        self._touched = set(self._stirred)
+
+    def _stir(self, node: Node) -> None:
+        """Note that something happened to a node."""
+        self._stirred.add(node.place)
+        self._touched.add(node.place)
+        if node.fresh:
+            heappush(self._fresh, node.place)
+
+    def ready(self) -> Node | None:
+        """A node with new input, else one that may have work."""
+        while self._fresh:
+            node = self._nodes[self._fresh[0]]
+            if node.fresh:
+                return node
+            heappop(self._fresh)
+        for place in sorted(self._stirred):
+            node = self._nodes[place]
+            if node.operator.more:
+                return node
+            self._settle(place, node)
+        return None
+
+    def _settle(self, place: int, node: Node) -> None:
+        """Take a node without work off the agenda until something happens to it."""
+        self._stirred.discard(place)
+        if node.waits:
+            self.waiting.add(place)
+        else:
+            self.waiting.discard(place)
+
+    def touched(self) -> list[Node]:
+        """The nodes that something happened to since the last call."""
+        touched, self._touched = self._touched, set()
+        return [self._nodes[place] for place in touched]
+
 
 class Executor:
-    """Runs a component from a node until a rule exits. Holds nothing but the table and counts."""
+    """Runs a component from a node until a rule exits. Its only state is the table and counters."""
 
     def __init__(self, table: StateTable, demand: Callable[[SourceNode], bool]) -> None:
         self.table = table
@@ -30,6 +96,7 @@ class Executor:
             before, node = node, self._select(node, processed)
 
     def _execute(self, node: Node) -> int:
+        """Step 1: run an operator once, and tell its neighbours; returns how many rows it took."""
         operator = node.operator
         output = operator.output
         version = output.version
@@ -46,6 +113,7 @@ class Executor:
         return taken
 
     def _select(self, node: Node, processed: int) -> Node | None:
+        """Step 2: choose the operator to run next, backtracking as the rules say; None to exit."""
         while True:
             entry = self.table.entry(node)
             held_by = 0 if entry.uniform else blocked_input(node)
@@ -58,6 +126,7 @@ class Executor:
                 return self._apply(action, node)
 
     def _apply(self, action: Action, node: Node) -> Node | None:
+        """The operator to run next after an action; None to exit."""
         if action is Action.FORWARD:
             return next_branch(node, node.successors)
         if action is Action.FORWARD_TSM:
@@ -104,7 +173,7 @@ class NodeView:
 
 
 def any_fresh(nodes: list[Node]) -> bool:
-    """Whether something came to one of these since it last ran."""
+    """Whether one of these got new input since it last ran."""
     return any(node.fresh for node in nodes)
 
 
@@ -134,7 +203,7 @@ def node_waits_below(node: Node) -> bool:
 
 
 def next_branch(node: Node, branches: list[Node]) -> Node:
-    """The next branch with something to take, in turn (the Fork operator of Figure 7)."""
+    """The next branch that has input, in turn (the Fork operator of Figure 7)."""
     if len(branches) == 1:
         return branches[0]
     for step in range(1, len(branches) + 1):

@@ -1,6 +1,6 @@
 """The rule library: next-operator selection as small pure functions (Bai et al., §2.3 and §3).
 
-A *step* looks at an operator's state variables and says what to do, or None to let the next step decide. A
+A *step* looks at an operator's state variables and returns an action, or None to let the next step decide. A
 *rule* is a sequence of steps under a name. Strategies differ in their sequences, never in code: DFS asks
 Forward before Encore, BFS the other way round, round robin exits where the others backtrack.
 """
@@ -99,7 +99,7 @@ def leave(view: View) -> Action | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """A named sequence of steps; the first that speaks decides."""
+    """A named sequence of steps; the first that returns an action decides."""
 
     name: str
     steps: tuple[Step, ...]

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace import tuning
+from headrace.errors import ScheduleError
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
-from headrace.scheduling.rules import Rule
-from headrace.scheduling.strategies import Strategy, fork_rule, rule_for
+from headrace.scheduling.rules import (
+    Rule,
+    Step,
+    backtrack,
+    demand,
+    encore,
+    encore_k,
+    forward,
+    forward_eqg,
+    leave,
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +32,7 @@ class Row:
     pred: str
     succ: str
     rule: Rule
+    strategy: Strategy
 
 
 @dataclass
@@ -32,7 +46,7 @@ class Entry:
 
 
 class StateTable:
-    """Which rule decides in which state. Swapping a strategy, for the whole or a part, replaces rows."""
+    """Which rule decides in which state. Changing a strategy, for all nodes or some, replaces rows."""
 
     def __init__(self, default: Strategy, eqg: bool) -> None:
         self.default = default
@@ -50,7 +64,7 @@ class StateTable:
         self._entries = {}
 
     def set_break(self, node: Node) -> None:
-        """Cut the path at the output of `node`: a sink for what is before, a source for what is after."""
+        """Cut the path at the output of `node`: a sink for nodes before it, a source for nodes after it."""
         self._breaks.add(node.id)
         self._entries = {}
 
@@ -60,7 +74,7 @@ class StateTable:
         self._entries = {}
 
     def forget(self) -> None:
-        """The graph changed: build the rows anew when they are next asked for."""
+        """The graph changed: rebuild the table when it is next needed."""
         self._entries = {}
 
     def entry(self, node: Node) -> Entry:
@@ -74,6 +88,7 @@ class StateTable:
         return entry
 
     def _rule(self, chosen: Strategy, node: Node, before: Node | SourceNode) -> Rule:
+        """The rule of a node for its input from `before`."""
         cut = isinstance(before, SourceNode) or before.id in self._breaks
         last = not node.successors or node.id in self._breaks
         eqg = self.eqg and bool(node.tsm_successors) and node.id not in self._breaks
@@ -86,27 +101,110 @@ class StateTable:
             entry = self.entry(node)
             succ = self._succ(node)
             for before, rule in zip(node.predecessors, entry.rules, strict=True):
-                rows.append(Row(node.name, self._pred(before), succ, rule))
+                rows.append(Row(node.name, self._pred(before), succ, rule, entry.strategy))
             if len(node.successors) > 1 and not entry.broken:
                 fork = fork_rule(entry.strategy)
-                rows.extend(Row(f"fork{node.id}", node.name, s.name, fork) for s in node.successors)
+                rows.extend(
+                    Row(f"fork{node.id}", node.name, s.name, fork, entry.strategy) for s in node.successors
+                )
         return rows
 
     def _succ(self, node: Node) -> str:
+        """The name of the state after a node, as the papers write it."""
         if not node.successors or node.id in self._breaks:
             return "-"
         return node.successors[0].name if len(node.successors) == 1 else f"fork{node.id}"
 
     def _pred(self, before: Node | SourceNode) -> str:
+        """The name of the state before a node, as the papers write it."""
         if isinstance(before, SourceNode) or before.id in self._breaks:
             return "-"
         return before.name if len(before.successors) == 1 else f"fork{before.id}"
 
     def show(self, nodes: Iterable[Node]) -> str:
-        """The table as text."""
-        head = ("state", "Pred", "Succ", "Transition")
-        lines = [head, *((r.state, r.pred, r.succ, r.rule.name) for r in self.rows(nodes))]
-        widths = [max(len(line[i]) for line in lines) for i in range(4)]
-        return "\n".join(
-            "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
-        )
+        """The table as text, as the papers print it."""
+        rows = ((r.state, r.pred, r.succ, r.rule.name) for r in self.rows(nodes))
+        return _aligned([("state", "Pred", "Succ", "Transition"), *rows])
+
+    def explained(self, nodes: Iterable[Node]) -> str:
+        """Which operator runs before and after which, and its strategy as users name it."""
+        rows = ((r.state, r.pred, r.succ, r.strategy.name) for r in self.rows(nodes))
+        return _aligned([("operator", "runs after", "runs before", "strategy"), *rows])
+
+
+def _aligned(lines: list[tuple[str, ...]]) -> str:
+    """Lines of cells as text, with columns aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+# Strategies as rows: the steps of each, and how steps change by position (Bai et al., §2.3, §3).
+
+
+AUTO = 0
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A sequence of steps and the number of rows an operator may take at a time (AUTO: by backlog)."""
+
+    name: str
+    label: str
+    steps: tuple[Step, ...]
+    k: int = 1
+
+    def limit(self, backlog: int) -> int:
+        """How many rows to take with `backlog` rows waiting: auto grows with it, and is 1 when idle."""
+        return self.k if self.k != AUTO else max(1, min(backlog, tuning.current.batch_rows))
+
+
+_DEPTH_FIRST = (forward, encore, backtrack)
+_BREADTH_FIRST = (encore, forward, backtrack)
+_ROUND_ROBIN = (encore, forward, leave)
+_DEPTH_FIRST_BATCHED = (encore_k, forward, encore, backtrack)
+
+FAMILIES: dict[str, tuple[str, tuple[Step, ...], tuple[Step, ...]]] = {
+    "dfs": ("DFS", _DEPTH_FIRST, _DEPTH_FIRST_BATCHED),
+    "bfs": ("BFS", _BREADTH_FIRST, _BREADTH_FIRST),
+    "rr": ("RR", _ROUND_ROBIN, _ROUND_ROBIN),
+}
+
+AT_SOURCE: dict[Step, Step] = {backtrack: demand}
+IN_EQG: dict[Step, Step] = {forward: forward_eqg}
+_NAME = re.compile(r"(?P<family>[a-z]+)(\((?P<k>\d+|auto)\))?")
+
+
+def strategy(name: str) -> Strategy:
+    """`dfs`, `bfs`, `rr`, each also with `(k)` or `(auto)`; `auto` is `dfs(auto)`."""
+    if name == "auto":
+        return strategy("dfs(auto)")
+    match = _NAME.fullmatch(name.strip().lower())
+    if match is None or match["family"] not in FAMILIES or match["k"] == "0":
+        near = difflib.get_close_matches(name, [*FAMILIES, "auto"], n=1)
+        hint = f"did you mean {near[0]}?" if near else "known: dfs, bfs, rr, dfs(k), auto"
+        raise ScheduleError("HR-S001", f"unknown strategy {name!r}", hint=hint)
+    label, one_by_one, batched = FAMILIES[match["family"]]
+    if match["k"] is None:
+        return Strategy(name, label, one_by_one)
+    k = AUTO if match["k"] == "auto" else int(match["k"])
+    return Strategy(name, f"{label}({match['k']})", batched, k)
+
+
+def rule_for(chosen: Strategy, *, source: bool, sink: bool, eqg: bool) -> Rule:
+    """The rule of a state by its position: before it a source, after it a sink, in the enhanced graph."""
+    steps = chosen.steps
+    if sink and not eqg:
+        steps = tuple(s for s in steps if s is not forward)
+    if source:
+        steps = tuple(AT_SOURCE.get(s, s) for s in steps)
+    if eqg:
+        steps = tuple(IN_EQG.get(s, s) for s in steps)
+    position = "-".join(["Source"] * source + ["Sink"] * sink) or "NOS"
+    return Rule(f"{chosen.label}-{position}" + ("-EQG" if eqg else ""), steps)
+
+
+def fork_rule(chosen: Strategy) -> Rule:
+    """The rule of a fork: visit each branch that has input in turn, then go back."""
+    return Rule(f"{chosen.label}-Fork", (forward, backtrack))

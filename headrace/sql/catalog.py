@@ -1,4 +1,4 @@
-"""The names that queries may use: streams, tables and views, and functions that users define."""
+"""The names that queries may use: streams, tables, views, and user-defined functions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.errors import SqlError
-from headrace.expressions.functions.registry import ArrayFunction
-from headrace.plan.nodes import Plan, Source, Table, TimeKind
-from headrace.plan.user_aggregates import Result, user_aggregate
+from headrace.expressions.functions.rule import ArrayFunction
+from headrace.plan.nodes.core import Plan, Source, Table, TimeKind
+from headrace.plan.nodes.user_aggregates import Result, user_aggregate
 from headrace.schema import DataType, Schema, show_columns
-from headrace.sql.codes import Code
 from headrace.sql.definitions import Definitions, function_of
-from headrace.sql.place import nearest
+from headrace.sql.place import Code, nearest
 
 MICROSECONDS: Final = 1_000_000
 """Ticks per second of timestamps, the usual domain of time."""
 ANY_TIME: Final = 0
-"""In the place of ticks per second: rows that are valid at every instant, whatever a tick is."""
+"""Used as ticks per second of a table: its rows are valid at every time, in any domain."""
 
 
 def _holds_none(of: DataType) -> bool:
@@ -32,16 +31,16 @@ TICKS: Final[Mapping[int | None, Callable[[DataType], bool]]] = {
     MICROSECONDS: lambda of: pt.is_timestamp(of) and of.unit == "us",
     None: pt.is_int64,
 }
-"""Which columns hold ticks as they are, for each length of a tick."""
+"""By ticks per second: whether the values of a column are ticks without conversion."""
 
 
 @dataclass(frozen=True)
 class StreamDef:
-    """A stream by name: its columns and its time.
+    """The definition of a stream: its columns and its time.
 
-    `ticks_per_second` says what a tick of its time is; None: sequence numbers, which know no seconds.
-    `time_column` names the column that times come from, which stays an ordinary column of the rows. Where it
-    holds ticks as they are, a row that is pushed with another time than it says is rejected (HR-R004).
+    `ticks_per_second` is the number of ticks in a second; None: its times are sequence numbers. `time_column`
+    names the column that times come from, which stays an ordinary column of the rows. If it holds ticks
+    without conversion, a row that is pushed with a different time is rejected (HR-R004).
     """
 
     name: str
@@ -55,7 +54,9 @@ class StreamDef:
         if self.time_column is not None and self.time_column not in self.schema.names:
             hint = nearest(self.time_column, self.schema.names)
             raise SqlError(
-                Code.TIME_COLUMN, f"stream {self.name} has no column {self.time_column!r}", hint=hint
+                Code.TIME_COLUMN,
+                f"the time column {self.time_column!r} of stream {self.name} does not exist",
+                hint=hint,
             )
 
     @property
@@ -65,7 +66,7 @@ class StreamDef:
 
     @property
     def _stamp(self) -> str | None:
-        """The time column, where it holds ticks as they are."""
+        """The time column, if its values are ticks without conversion."""
         if self.time_column is None or self.time is not TimeKind.EXTERNAL:
             return None
         as_ticks = TICKS.get(self.ticks_per_second, _holds_none)
@@ -74,9 +75,9 @@ class StreamDef:
 
 @dataclass(frozen=True)
 class TableDef:
-    """A table by name: its columns, its rows if they are known yet, and the file they came from if one.
+    """The definition of a table: its columns, its rows if known, and the file they came from, if any.
 
-    Without `data` the rows are given later: `engine.load(name, data)`.
+    Without `data`, the rows are given later: `engine.load(name, data)`.
     """
 
     name: str
@@ -89,8 +90,9 @@ class TableDef:
         if self.data is not None and not _same_columns(self.data.schema, self.schema):
             raise SqlError(
                 Code.TABLE_COLUMNS,
-                f"table {self.name} is ({show_columns(self.schema)}), not ({show_columns(self.data.schema)})",
-                hint="headrace.read_table(path, schema) casts; so does data.cast(schema)",
+                f"the columns of table {self.name} are ({show_columns(self.schema)}), "
+                f"but the data has ({show_columns(self.data.schema)})",
+                hint="cast the data: headrace.read_table(path, schema) or data.cast(schema)",
             )
 
     @property
@@ -104,19 +106,20 @@ def _same_columns(one: Schema, other: Schema) -> bool:
 
 
 def _refuse_twins(what: str, schema: Schema) -> None:
+    """Raise an error if two columns have the same name, ignoring case."""
     names = [each.lower() for each in schema.names]
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
-        raise SqlError(Code.SAME_COLUMN, f"{what} has two columns {twice!r}")
+        raise SqlError(Code.SAME_COLUMN, f"{what} has two columns named {twice!r}")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """What a query or a part of it means: a plan, which may denote a stream or a relation.
+    """The meaning of a query or a part of it: a plan that denotes a stream or a relation.
 
-    `ticks_per_second` is ANY_TIME where no stream says what a tick is: tables go with every time.
-    `implicit`: a relation only because a stream without a window counts as UNBOUNDED, or a table.
-    `time_column`: the column of a stream that its times come from, where that is known.
+    `ticks_per_second` is ANY_TIME if only tables are read: tables are valid in every domain of time.
+    `implicit`: it is a relation only because it is a table, or a stream without a window (UNBOUNDED).
+    `time_column`: the column of a stream that its times come from, if known.
     """
 
     plan: Plan
@@ -130,7 +133,7 @@ class Relation:
 
     @property
     def is_static(self) -> bool:
-        """Whether it is made of tables alone, and so never changes."""
+        """Whether it reads only tables, so that it never changes."""
         return self.ticks_per_second == ANY_TIME
 
 
@@ -144,7 +147,7 @@ Streams = (
 class Catalog:
     """Streams, tables and views by name; case does not matter, as in Spark.
 
-    `ticks_per_second` is the domain of streams that do not say theirs.
+    `ticks_per_second` is the default for streams that do not set it.
     """
 
     def __init__(self, streams: Streams = (), *, ticks_per_second: int | None = MICROSECONDS) -> None:
@@ -160,6 +163,7 @@ class Catalog:
                 self.add(each)
 
     def _defined(self, streams: Streams) -> list[Definition]:
+        """The definitions in any of the accepted forms."""
         if isinstance(streams, Mapping):
             return [self._definition(each, name) for name, each in streams.items()]
         if isinstance(streams, Iterable) and not isinstance(streams, (str, bytes, pa.Schema)):
@@ -167,6 +171,7 @@ class Catalog:
         raise _no_stream(streams)
 
     def _definition(self, of: object, name: str | None = None) -> Definition:
+        """One definition, from a StreamDef, a TableDef, a plan or Arrow data."""
         if isinstance(of, (StreamDef, TableDef)):
             return of
         if isinstance(of, Table):
@@ -189,7 +194,7 @@ class Catalog:
         return any(name.lower() in known for known in (self.streams, self.tables, self._views))
 
     def add(self, stream: StreamDef, *, replace: bool = False) -> None:
-        """Declare a stream; a name that is taken is an error unless it is to be replaced."""
+        """Declare a stream; an existing name is an error unless `replace`."""
         self._claim(stream.name, replace)
         self.streams[stream.name.lower()] = stream
 
@@ -199,7 +204,7 @@ class Catalog:
         self.tables[table.name.lower()] = table
 
     def add_view(self, name: str, relation: Relation, *, replace: bool = False) -> None:
-        """Declare a view: a name for the meaning of a query."""
+        """Declare a view: a name for a query."""
         self._claim(name, replace)
         self._views[name.lower()] = (name, relation)
 
@@ -212,7 +217,10 @@ class Catalog:
         result: Result | str | None = None,
         replace: bool = False,
     ) -> None:
-        """Make a class an aggregate of the queries over this catalog: `headrace.register_aggregate`."""
+        """Register a class as an aggregate for queries over this catalog.
+
+        See `headrace.register_aggregate`.
+        """
         made = user_aggregate(name, definition, arguments=arguments, result=result)
         self.definitions.add(made, replace=replace)
 
@@ -226,20 +234,21 @@ class Catalog:
         deterministic: bool = False,
         replace: bool = False,
     ) -> None:
-        """Make a function over Arrow arrays one of the queries over this catalog."""
+        """Register a function over Arrow arrays for queries over this catalog."""
         made = function_of(name, function, arguments, result, deterministic)
         self.definitions.add(made, replace=replace)
 
     def _claim(self, name: str, replace: bool) -> None:
+        """Make a name available, or raise an error if it is taken."""
         if name in self and not replace:
             hint = "write CREATE OR REPLACE, or choose another name"
-            raise SqlError(Code.NAME_TAKEN, f"there is a stream, table or view {name!r} already", hint=hint)
+            raise SqlError(Code.NAME_TAKEN, f"a stream, table or view {name!r} already exists", hint=hint)
         self.streams.pop(name.lower(), None)
         self.tables.pop(name.lower(), None)
         self._views.pop(name.lower(), None)
 
     def find(self, name: str) -> Relation | None:
-        """What `name` means here."""
+        """The relation called `name`; None if there is none."""
         stream, view = self.streams.get(name.lower()), self._views.get(name.lower())
         if stream is not None:
             return Relation(stream.source, stream.ticks_per_second, time_column=stream.time_column)
@@ -249,18 +258,18 @@ class Catalog:
         return view[1] if view else None
 
     def copy(self) -> Catalog:
-        """A catalog with the same names, to which more can be added without changing this one."""
+        """A catalog with the same names, which can be extended without changing this one."""
         other = Catalog(ticks_per_second=self.ticks_per_second)
         other.become(self)
         return other
 
     def merged(self, other: Catalog) -> Catalog:
-        """The names of both; a name in both means the same in both, or it is an error."""
+        """The names of both catalogs; a name with two different definitions is an error."""
         both = self.copy()
         for name in other.names:
             if name in both and both._entry(name) != other._entry(name):
-                hint = "give one of them another name, or one definition to both"
-                raise SqlError(Code.NAME_TAKEN, f"two different things are called {name!r}", hint=hint)
+                hint = "rename one of them, or use the same definition for both"
+                raise SqlError(Code.NAME_TAKEN, f"there are two different definitions of {name!r}", hint=hint)
         both.streams |= other.streams
         both.tables |= other.tables
         both._views |= other._views
@@ -268,17 +277,18 @@ class Catalog:
         return both
 
     def _entry(self, name: str) -> tuple[object, ...]:
-        """What a name stands for; the rows of two tables are the same if they are one object."""
+        """The definition of a name; two tables have the same rows only if these are the same object."""
         table = self.tables.get(name.lower())
         rows = None if table is None else id(table.data)
         return self.streams.get(name.lower()), table, rows, self._views.get(name.lower())
 
     def become(self, other: Catalog) -> None:
-        """Take over the names of another catalog, and forget one's own."""
+        """Replace all names with those of another catalog."""
         self.streams, self.tables, self._views = dict(other.streams), dict(other.tables), dict(other._views)
         self.definitions = other.definitions.copy()
 
 
 def _no_stream(of: object) -> SqlError:
-    hint = "give StreamDefs, TableDefs, or a mapping from names to Arrow schemas (of tables: Arrow Tables)"
-    return SqlError(Code.STREAMS, f"{of!r} says of no stream what it is", hint=hint)
+    """The error for something that is not a definition."""
+    hint = "pass StreamDefs, TableDefs, or a mapping from names to Arrow schemas (for tables: Arrow Tables)"
+    return SqlError(Code.STREAMS, f"expected a definition of a stream or table, got {of!r}", hint=hint)

@@ -1,7 +1,7 @@
-"""Functions and aggregates that users define: by name, in a catalog or for the whole process.
+"""User-defined functions and aggregates, registered in a catalog or for the whole process.
 
-A query finds them in its catalog first. Its plan carries the definitions themselves, so that it means the
-same where nothing was registered: in another process, or on a worker of Spark.
+A query looks in its catalog first. Its plan carries the definitions themselves, so that it also works where
+nothing was registered: in another process, or on a Spark worker.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from sqlglot import exp
 
 from headrace.errors import SqlError
 from headrace.expressions import FUNCTIONS
-from headrace.expressions.functions.registry import ArrayFunction, UserFunction, user_function
-from headrace.plan.user_aggregates import Result, UserAggregate, user_aggregate
+from headrace.expressions.functions.rule import ArrayFunction, UserFunction, user_function
+from headrace.plan.nodes.user_aggregates import Result, UserAggregate, user_aggregate
 from headrace.schema import DataType
-from headrace.sql.aggregate_names import AGGREGATES
-from headrace.sql.codes import Code
-from headrace.sql.parse import parse
-from headrace.sql.place import Fault
+from headrace.sql.binder.aggregate_names import AGGREGATES
+from headrace.sql.parser.parse import parse
+from headrace.sql.place import Code, Fault
 
 Definition = UserFunction | UserAggregate
 Made = TypeVar("Made")
@@ -28,10 +27,10 @@ WORDS: Final = frozenset({"lag", "row_number", "seq", "istream", "dstream", "rst
     "headrace_window",
     "headrace_granularity",
 }
-"""What looks like a function in a query and is none."""
+"""Words that look like functions in a query but are not."""
 
 USER: Final = "user defined"
-"""The key in a call's `meta` under which its definition lies."""
+"""The key of a user's definition in the `meta` of a call."""
 SEEN: Final = "user defined: seen"
 
 
@@ -45,36 +44,36 @@ class Definitions:
         return iter(self._known)
 
     def find(self, name: str) -> Definition | None:
-        """What `name` was defined as."""
+        """The definition called `name`; None if there is none."""
         return self._known.get(name.lower())
 
     def add(self, definition: Definition, *, replace: bool = False) -> None:
-        """Define; a name that is taken is an error, unless by a definition that is to be replaced."""
+        """Add a definition; an existing name is an error unless `replace`."""
         check_name(definition.name)
         if definition.name in self._known and not replace:
-            message = f"there is a function or aggregate {definition.name!r} already"
+            message = f"a function or aggregate {definition.name!r} already exists"
             raise SqlError(Code.NAME_TAKEN, message, hint="pass replace=True, or choose another name")
         self._known[definition.name] = definition
 
     def copy(self) -> Definitions:
-        """The same, to which more can be added."""
+        """A copy that can be extended."""
         return Definitions(self._known)
 
     def merged(self, other: Definitions) -> Definitions:
-        """The definitions of both; a name in both means the same in both, or it is an error."""
+        """The definitions of both; a name with two different definitions is an error."""
         for name in other:
             if self.find(name) not in (None, other.find(name)):
-                message = f"two different functions are called {name!r}"
-                raise SqlError(Code.NAME_TAKEN, message, hint="give one of them another name")
+                message = f"there are two different functions named {name!r}"
+                raise SqlError(Code.NAME_TAKEN, message, hint="rename one of them")
         return Definitions({**self._known, **other._known})
 
 
 GLOBAL: Final = Definitions()
-"""What every query of this process may use."""
+"""Definitions that every query of this process can use."""
 
 
 def defined(name: str, catalog: Definitions) -> Definition | None:
-    """What a name in a query means, if a user defined it: in the catalog, or else for all."""
+    """The user's definition of a name: in the catalog, or else in the whole process."""
     found = catalog.find(name) or GLOBAL.find(name)
     if found is not None:
         return found
@@ -83,7 +82,7 @@ def defined(name: str, catalog: Definitions) -> Definition | None:
 
 
 def recognise(node: exp.Expr, catalog: Definitions) -> None:
-    """Note at every call in a query which definition it means."""
+    """Record the user's definition at every call in a query that refers to one."""
     if SEEN in node.meta:
         return
     for each in node.find_all(exp.Anonymous, exp.Query):
@@ -94,7 +93,7 @@ def recognise(node: exp.Expr, catalog: Definitions) -> None:
 
 
 def is_aggregate(node: object) -> bool:
-    """Whether it is a call of an aggregate, whoever defined it."""
+    """Whether it is a call of an aggregate, built in or user-defined."""
     if not isinstance(node, exp.Anonymous):
         return False
     return isinstance(node.meta.get(USER), UserAggregate) or (
@@ -103,13 +102,15 @@ def is_aggregate(node: object) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that has a meaning already, or that no query could call."""
+    """Raise an error for a name that is built in, or that a query could not call."""
     if name in AGGREGATES or name in WORDS or _is_built_in(name):
-        message = f"{name} is built in"
+        message = f"{name!r} is the name of a built-in"
         raise SqlError(Code.NAME_TAKEN, message, hint="choose another name")
     if not _is_callable(name):
-        message = f"{name!r} is no name that a query can call"
-        raise SqlError(Code.DEFINITION, message, hint="letters, digits and underscores, and no word of SQL")
+        message = f"{name!r} cannot be the name of a function"
+        raise SqlError(
+            Code.DEFINITION, message, hint="use letters, digits and underscores, and not a word of SQL"
+        )
 
 
 def _is_built_in(name: str) -> bool:
@@ -117,6 +118,7 @@ def _is_built_in(name: str) -> bool:
 
 
 def _is_callable(name: str) -> bool:
+    """Whether the parser reads `name(x)` as a call of this name."""
     try:
         (statement,) = parse(f"SELECT {name}(x) FROM s")
     except (Fault, ValueError):
@@ -132,9 +134,11 @@ def function_of(
     result: Type,
     deterministic: bool,
 ) -> UserFunction:
-    """A scalar function under its name."""
+    """A user-defined scalar function."""
     if not callable(function):
-        raise SqlError(Code.DEFINITION, f"function {name!r} cannot be called", hint="give a Python function")
+        raise SqlError(
+            Code.DEFINITION, f"the function {name!r} is not callable", hint="pass a Python function"
+        )
     return user_function(name, function, result, arguments=arguments, deterministic=deterministic)
 
 
@@ -146,7 +150,7 @@ def register_aggregate(
     result: Result | str | None = None,
     replace: bool = False,
 ) -> Any:
-    """Make a class an aggregate of every query in this process; without one, a decorator of a class."""
+    """Register a class as an aggregate for every query in this process; without a class, a decorator."""
 
     def register(made: Made) -> Made:
         GLOBAL.add(user_aggregate(name, made, arguments=arguments, result=result), replace=replace)
@@ -164,10 +168,10 @@ def register_function(
     deterministic: bool = False,
     replace: bool = False,
 ) -> Any:
-    """Make a function over Arrow arrays one of every query in this process; without one, a decorator.
+    """Register a function over Arrow arrays for every query in this process; without one, a decorator.
 
-    `arguments` are the types that it takes, None among them any; left out, it takes what it is given.
-    `deterministic` promises more than a function must: equal arguments give equal values and none raises,
+    `arguments` are the types of its arguments, where None accepts any type; if omitted, any arguments are
+    accepted. `deterministic` is an additional promise: equal arguments give equal values and no call raises,
     so that the planner may move it.
     """
 

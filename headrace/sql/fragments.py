@@ -1,7 +1,7 @@
-"""Pieces of a query on their own: an expression, a duration, a name.
+"""Fragments of a query: an expression, a duration, a name.
 
-Who composes queries of pieces must know that each piece is one: what is read here as one expression can be
-put into a text without reaching beyond its place.
+Code that composes queries from fragments must know that each fragment is complete: a text that is accepted
+here as one expression can be inserted into a query without affecting the text around it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from headrace.errors import SqlError
-from headrace.sql.codes import Code
-from headrace.sql.dialect import Cql, CqlParser
-from headrace.sql.parse import read
-from headrace.sql.place import fail, reporting
+from headrace.sql.parser.dialect import Cql, CqlParser
+from headrace.sql.parser.parse import read
+from headrace.sql.place import Code, fail, reporting
 
 PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 KEYWORDS: Final = frozenset(word.upper() for word in Cql.Tokenizer.KEYWORDS)
@@ -27,10 +26,10 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class Piece:
-    """An expression as it is put into a query: one line without comments.
+    """An expression as it is inserted into a query: one line without comments.
 
-    `column` is its name if it is nothing but a column of no named item; `is_loose`: AND around it would tear
-    it apart; `is_named`: it ends in AS and a name.
+    `column` is its name if it is a plain, unqualified column; `is_loose`: it needs parentheses inside AND;
+    `is_named`: it ends with AS and a name.
     """
 
     text: str
@@ -40,11 +39,11 @@ class Piece:
 
 
 def expression(text: object, what: str = "an expression", *, may_name: bool = False) -> Piece:
-    """`text`, if it is one expression; `AS name` may follow where it `may_name`."""
+    """`text`, if it is one expression; if `may_name`, `AS name` may follow."""
     node, clean = _one(text, CqlParser._parse_expression, what)
     if isinstance(node, exp.Alias) and not may_name:
         with reporting(clean):
-            fail(Code.NOT_CQL, f"{what} has no name", node, "leave AS out")
+            fail(Code.NOT_CQL, f"{what} cannot have an alias here", node, "remove AS")
     plain = isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and not node.table
     return Piece(clean, node.name if plain else "", isinstance(node, exp.Or), isinstance(node, exp.Alias))
 
@@ -55,37 +54,37 @@ def duration(text: object) -> str:
 
 
 def ordered(text: object) -> str:
-    """`text`, if it says by what to order, as in `price DESC NULLS LAST`."""
+    """`text`, if it is a sort key such as `price DESC NULLS LAST`."""
     return _one(text, CqlParser._parse_ordered, "an order")[1]
 
 
 def identifier(name: object) -> str:
-    """A name as a query writes it: in quotes unless it is one plain word."""
+    """A name as written in a query: quoted unless it is one plain word."""
     if not isinstance(name, str) or not name:
-        raise SqlError(Code.SYNTAX, f"a name is a text, not {name!r}")
+        raise SqlError(Code.SYNTAX, f"a name must be a non-empty string, got {name!r}")
     if PLAIN.fullmatch(name) and name.upper() not in KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def _one(text: object, rule: Callable[[CqlParser], Read | None], what: str) -> tuple[Read, str]:
-    """What `rule` reads, and the text that it was read from."""
+    """The result of `rule`, and the text that it consumed."""
     if not isinstance(text, str):
-        raise SqlError(Code.SYNTAX, f"{what} is a text or an expression, not {type(text).__name__}")
+        raise SqlError(Code.SYNTAX, f"{what} must be a string or an expression, got {type(text).__name__}")
     with reporting(text):
         found: list[Read] = [each for each in read(text, rule) if each is not None]
         tokens = Cql().tokenize(text)
         end = next((each for each in tokens if each.token_type == TokenType.SEMICOLON), None)
         if len(found) != 1 or end is not None:
-            hint = "give several one by one" if found else ""
-            fail(Code.SYNTAX, f"here should be {what}, and one only", end, hint)
+            hint = "pass several as separate arguments" if found else ""
+            fail(Code.SYNTAX, f"expected {what}, and only one", end, hint)
         return found[0], _without_comments(text, tokens)
 
 
 def _without_comments(text: str, tokens: list[Token]) -> str:
-    """The words of `text` with the spaces between them, each gap that holds more being one space.
+    """The tokens of `text` with the spaces between them; a gap with anything else becomes one space.
 
-    The tokenizer makes three tokens of one word such as `5L`, all at its place.
+    The tokenizer makes three tokens of one word such as `5L`, all at the same place.
     """
     parts, end = [], tokens[0].start
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Where in the text something is, and how an error shows it: the line, and carets under the place."""
+"""Places in a query text, and how an error shows them: the line, with carets under the place."""
 
 from __future__ import annotations
 
@@ -6,13 +6,80 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Final, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from headrace.errors import ExpressionError, SqlError
-from headrace.sql.codes import Code
+
+# The error codes of query texts; headrace/error_codes.py has their meanings.
+
+
+class Code(StrEnum):
+    """Codes are stable across releases: a code never changes its meaning."""
+
+    SYNTAX = "HR-Q001"
+    NOT_CQL = "HR-Q002"
+    STATEMENT = "HR-Q003"
+    TOO_DEEP = "HR-Q004"
+    ONE_QUERY = "HR-Q005"
+    TOO_LONG = "HR-Q006"
+
+    UNKNOWN_STREAM = "HR-Q010"
+    UNKNOWN_COLUMN = "HR-Q011"
+    AMBIGUOUS_COLUMN = "HR-Q012"
+    UNKNOWN_FUNCTION = "HR-Q013"
+    TYPES = "HR-Q014"
+    ARGUMENTS = "HR-Q015"
+    UNKNOWN_TYPE = "HR-Q016"
+    NOT_BOOLEAN = "HR-Q017"
+    SAME_ALIAS = "HR-Q018"
+    LITERAL = "HR-Q019"
+
+    WINDOW = "HR-Q020"
+    DURATION = "HR-Q021"
+    WINDOW_ON_RELATION = "HR-Q022"
+    TIME_DOMAINS = "HR-Q023"
+    SESSION = "HR-Q024"
+    QUALITY = "HR-Q025"
+    QUALITY_COLUMN = "HR-Q026"
+
+    NO_WINDOW = "HR-Q030"
+    NESTED_AGGREGATE = "HR-Q031"
+    NOT_GROUPED = "HR-Q032"
+    MISPLACED_AGGREGATE = "HR-Q033"
+    HAVING = "HR-Q034"
+    AGGREGATE = "HR-Q035"
+    GROUP_POSITION = "HR-Q036"
+    GRANULARITY = "HR-Q037"
+
+    JOIN_KIND = "HR-Q040"
+    COLUMN_COUNT = "HR-Q041"
+
+    MEANINGLESS_OUTPUT = "HR-Q050"
+    ENDLESS = "HR-Q051"
+    SLIDES = "HR-Q052"
+
+    ORDER_LIMIT = "HR-Q070"
+    OVER = "HR-Q071"
+    UNBOUNDED_NUMBER = "HR-Q072"
+
+    SEQUENCE = "HR-Q080"
+    SEQUENCE_KEY = "HR-Q081"
+    SEQUENCE_CONDITION = "HR-Q082"
+
+    DEFINITION = "HR-Q090"
+
+    NAME_TAKEN = "HR-Q060"
+    TIME_COLUMN = "HR-Q061"
+    SAME_COLUMN = "HR-Q062"
+    STREAMS = "HR-Q063"
+    TABLE_FORMAT = "HR-Q064"
+    TABLE_FILE = "HR-Q065"
+    TABLE_COLUMNS = "HR-Q066"
+    NO_STREAM = "HR-Q067"
 
 
 @dataclass(frozen=True)
@@ -24,13 +91,13 @@ class Span:
 
 
 CLOSE = "close"
-"""The key in a node's `meta` under which its last character lies, where that is not the last of its parts."""
+"""The key in a node's `meta` for the end of its text, where its last child does not give it."""
 
 Place = Span | Token | exp.Expr | None
 
 
 class Fault(Exception):
-    """A `SqlError` that does not know its text yet; `reporting` gives it one."""
+    """An error at a place in a text; `reporting` turns it into a `SqlError` that quotes the text."""
 
     def __init__(self, code: Code, message: str, place: Place, hint: str) -> None:
         super().__init__(message)
@@ -38,13 +105,13 @@ class Fault(Exception):
 
 
 def fail(code: Code, message: str, place: Place = None, hint: str = "") -> NoReturn:
-    """Refuse the text because of what stands at `place`."""
+    """Raise an error about the text at `place`."""
     raise Fault(code, message, place, hint)
 
 
 @contextmanager
 def reporting(text: str) -> Iterator[None]:
-    """Faults inside become errors that quote `text`; nesting beyond Python's stack is an error too."""
+    """Turn faults inside into errors that quote `text`; nesting beyond Python's stack is an error too."""
     try:
         yield
     except Fault as fault:
@@ -77,7 +144,7 @@ def _carets(span: Span, line_end: int) -> str:
 
 
 def span_of(place: Place) -> Span | None:
-    """The characters from the first to the last that belong to `place`, or to what is around it."""
+    """The span from the first to the last character of `place`, or of the node around it."""
     if place is None or isinstance(place, Span):
         return place
     if isinstance(place, Token):
@@ -99,5 +166,5 @@ EXPRESSION_CODES = {"HR-E002": Code.UNKNOWN_FUNCTION, "HR-E003": Code.ARGUMENTS,
 
 
 def fail_as(error: ExpressionError, place: Place) -> NoReturn:
-    """What an expression has to complain about, at its place in the text."""
+    """Raise an expression error at its place in the text."""
     fail(EXPRESSION_CODES.get(error.code, Code.TYPES), error.message, place, error.hint)

@@ -1,6 +1,5 @@
-"""What tests, demos and experiments stand on.
+"""Tools to check queries, for users, tests and experiments.
 
-`oracle` says what a plan means, `compare` how an engine's answer differs from it, `arrivals` makes streams
-that are late, skewed, bursty or silent, `interleavings` the orders in which they may be pushed; `plans` and
-`runs` (which need hypothesis) draw random queries and ways of executing them; `asking` tries out one query.
+`oracle` computes the result of a plan by definition, `compare` shows how an engine's result differs from it,
+`arrivals` makes streams that are late, skewed, bursty or silent, and `asking` tries a query on a few rows.
 """

@@ -1,13 +1,13 @@
 """Seeded arrivals: Poisson, bursts, silence, disorder, skew, a coarse clock.
 
-A generator makes one stream; each modifier takes arrivals and gives arrivals, so that scenarios compose:
+A generator makes one stream; modifiers turn arrivals into other arrivals, so that scenarios compose:
 
     rng = np.random.default_rng(7)
     fast = poisson(50.0, 10_000, rng)
     slow = starts_late(poisson(0.05, 10, rng, stream=1), 20 * SECOND)
     both = merge(late(fast, 2 * SECOND, rng), slow)
 
-Ticks are microseconds where a rate per second is asked for.
+For rates per second, a tick is a microsecond.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from headrace.arrays import Mask, Times
 from headrace.errors import InputError
-from headrace.flow.batch import Batch, Mask, Times, sort_by_start
+from headrace.flow.batch import Batch, sort_by_start
 from headrace.schema import DataType, Schema
 
 SECOND: Final = 1_000_000
@@ -31,7 +32,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Rows in order of `arrival`, the instant they come; `time` is what they say, `stream` whose they are."""
+    """Rows in order of `arrival`, with their `time` and the number of their `stream`."""
 
     arrival: Times
     time: Times
@@ -50,13 +51,13 @@ class Arrivals:
 
 
 def arrivals_at(times: Times, stream: int = 0) -> Arrivals:
-    """Rows that arrive, in order, at the very instants they tell."""
+    """Rows that arrive in order, exactly at their times."""
     ordered = np.sort(times.astype(np.int64))
     return Arrivals(ordered, ordered, np.full(len(ordered), stream, np.int64))
 
 
 def poisson(rate: float, count: int, rng: Rng, *, start: int = 0, stream: int = 0) -> Arrivals:
-    """`count` rows, independent, `rate` a second on average."""
+    """`count` independent rows, on average `rate` per second."""
     gaps = rng.exponential(SECOND / rate, count)
     return arrivals_at(start + np.cumsum(gaps).astype(np.int64), stream)
 
@@ -70,17 +71,17 @@ def bursts(
 
 
 def stops(arrivals: Arrivals, instant: int) -> Arrivals:
-    """Silence from `instant` on."""
+    """No rows from `instant` on."""
     return arrivals.take(arrivals.arrival < instant)
 
 
 def starts_late(arrivals: Arrivals, instant: int) -> Arrivals:
-    """Silence before `instant`."""
+    """No rows before `instant`."""
     return arrivals.take(arrivals.arrival >= instant)
 
 
 def silent(arrivals: Arrivals, begin: int, end: int) -> Arrivals:
-    """Silence in [begin, end)."""
+    """No rows in [begin, end)."""
     return arrivals.take((arrivals.arrival < begin) | (arrivals.arrival >= end))
 
 
@@ -91,31 +92,31 @@ def late(arrivals: Arrivals, most: int, rng: Rng) -> Arrivals:
 
 
 def shuffled(arrivals: Arrivals, k: int, rng: Rng) -> Arrivals:
-    """Each row at most `k` places from where it was, at the instants at which rows arrived before."""
+    """Each row moves by at most `k` places; the instants of arrival stay the same."""
     places = np.arange(len(arrivals)) + rng.integers(0, k + 1, len(arrivals))
     order = np.argsort(places, kind="stable")
     return Arrivals(arrivals.arrival, arrivals.time[order], arrivals.stream[order])
 
 
 def skewed(arrivals: Arrivals, ticks: int, stream: int | None = None) -> Arrivals:
-    """The clock of one stream (or of all) is `ticks` behind: its rows tell earlier times."""
+    """The clock of one stream (or of all) is `ticks` slow: its rows have earlier times."""
     behind = np.full(len(arrivals), True) if stream is None else arrivals.stream == stream
     return replace(arrivals, time=np.where(behind, arrivals.time - ticks, arrivals.time))
 
 
 def coarse(arrivals: Arrivals, grain: int) -> Arrivals:
-    """Times of a clock that ticks only every `grain`: many rows are simultaneous."""
+    """Times of a clock that ticks once per `grain`: many rows are simultaneous."""
     return replace(arrivals, time=arrivals.time // grain * grain)
 
 
 def merge(*streams: Arrivals) -> Arrivals:
-    """All rows by arrival; the order of the arguments decides between simultaneous ones."""
+    """All rows by arrival; simultaneous ones in the order of the arguments."""
     parts = [(a.arrival, a.time, a.stream) for a in streams]
     return _by_arrival(Arrivals(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
 
 
 def disorder(arrivals: Arrivals) -> int:
-    """The largest distance in time by which a row came after a later one: the bound δ that it needs."""
+    """The largest difference in time by which a row came after a later one: the δ that the stream needs."""
     if not len(arrivals):
         return 0
     return int(np.max(np.maximum.accumulate(arrivals.time) - arrivals.time))
@@ -128,7 +129,7 @@ def _by_arrival(arrivals: Arrivals) -> Arrivals:
 def to_batch(arrivals: Arrivals, schema: Schema, rng: Rng, *, keys: int = 10, nulls: float = 0.0) -> Batch:
     """The rows as a batch in order of time, with random columns of `schema`.
 
-    Integers and strings are one of `keys` values, floats are quarters in [0, 100), so that their sums are
+    Integers and strings have one of `keys` values, floats are quarters in [0, 100), so that their sums are
     exact; each value is null with probability `nulls`.
     """
     columns = [_column(field.type, len(arrivals), rng, keys, nulls) for field in schema]
@@ -137,10 +138,13 @@ def to_batch(arrivals: Arrivals, schema: Schema, rng: Rng, *, keys: int = 10, nu
 
 
 def _column(of: DataType, count: int, rng: Rng, keys: int, nulls: float) -> pa.Array:
+    """Random values of a type, with a share of nulls."""
     make = next((make for holds, make in COLUMNS if holds(of)), None)
     if make is None:
         raise InputError(
-            "HR-I100", f"no random values of type {of}", hint="use integers, floats, strings or bools"
+            "HR-I100",
+            f"the generator cannot make values of type {of}",
+            hint="use integers, floats, strings or bools",
         )
     mask = rng.random(count) < nulls if nulls else None
     return pa.array(make(rng, count, keys), mask=mask).cast(of)

@@ -1,4 +1,4 @@
-"""A query tried out on a few rows written by hand: the engine's answer, once the oracle has said the same."""
+"""Tries a query on a few rows: the engine's result, after a check that the oracle's is the same."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Row = tuple[Any, ...]
 
 
 def ask(text: str, *, ticks_per_second: int | None = 1, **rows: Sequence[Row]) -> list[Row]:
-    """The answers to the one query of `text`, as (time, column, …).
+    """The results of the only query in `text`, as (time, column, …).
 
-    `text` declares its own streams. `rows` are theirs, each with its time first, in ticks.
+    `text` declares its streams. `rows` are their rows, each with its time first, in ticks.
     """
     found = query(text, ticks_per_second=ticks_per_second)
     given = {source.name: _named(source.schema, rows.get(source.name, ())) for source in found.sources}
@@ -31,18 +31,18 @@ def ask(text: str, *, ticks_per_second: int | None = 1, **rows: Sequence[Row]) -
 
 
 def _named(schema: Schema, rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
-    """Rows by name, with values as columns hold them: of a TIMESTAMP a time in UTC, zone and all."""
+    """Rows as dicts, with values as columns hold them: a TIMESTAMP is a datetime in UTC."""
     named = [dict(zip(schema.names, values, strict=True)) for _, *values in rows]
     typed = pa.RecordBatch.from_pylist(named, schema).to_pylist()
     return [(time, row) for (time, *_), row in zip(rows, typed, strict=True)]
 
 
 def _answers(found: Query, given: dict[str, list[tuple[int, dict[str, Any]]]]) -> list[Batch]:
-    """The rows of each stream pushed at once, then its end."""
+    """Push the rows of each stream at once, end it, and return the results."""
     engine = Engine()
     engine.add(found.name, found)
     for source in found.sources:
         rows = pa.RecordBatch.from_pylist([row for _, row in given[source.name]], source.schema)
         engine.push(source.name, rows, [time for time, _ in given[source.name]])
-        engine.end(source.name)
+        engine.streams.end(source.name)
     return engine.drain(found.name)

@@ -1,4 +1,4 @@
-"""The aggregate functions of `headrace.plan.aggregates` in plain Python, from the definition of each."""
+"""The aggregate functions of `headrace.plan.nodes.aggregates` in plain Python, by definition."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.plan.user_aggregates import UserCall
+from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
-from headrace.testing.values import NAN, Row, canonical, order_key
+from headrace.testing.compare import NAN, Row, canonical, order_key
 
 Fold = Callable[[list[Any]], Any]
 
@@ -28,7 +28,7 @@ def fold(function: str, column: Sequence[Any]) -> Any:
 
 
 def fold_user(call: UserCall, below: Schema, rows: Sequence[Row]) -> Any:
-    """A user's aggregate over rows in their order, one row at a time."""
+    """A user-defined aggregate over rows in order, one row at a time."""
     user = call.definition.make()
     at = [below.names.index(name) for name in call.columns]
     types = [below.field(i).type for i in at]
@@ -53,7 +53,7 @@ def total(values: Sequence[Any]) -> Any:
 
 
 def nearest(value: Fraction) -> float:
-    """The float next to a number; an infinity where it is beyond the greatest."""
+    """The float nearest to a number; an infinity if the number is out of range."""
     try:
         return float(value)
     except OverflowError:
@@ -65,7 +65,7 @@ def mean(values: Sequence[Any]) -> float:
 
 
 def spread(values: Sequence[Any], free: int) -> float | None:
-    """The squared distances from the mean, summed, over n − `free`; null where that is no count."""
+    """The sum of squared distances from the mean, divided by n − `free`; null if that is not positive."""
     count = len(values) - free
     if count <= 0:
         return None

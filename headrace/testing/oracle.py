@@ -1,39 +1,76 @@
-"""What a plan means, computed the naive way: the definition that every engine path must equal.
+"""The meaning of plans, computed the naive way: the definition that every engine path must match.
 
-A relation is a list of rows with validity intervals. What is not a matter of single rows (groups, distinct,
-except, i/d-streams) is recomputed from scratch at every *elementary instant*: the starts and ends of the
-input, between which nothing changes. Cost: rows × instants. It shares no code with the operators.
+A relation is a list of rows with validity intervals. Operators that do not work on single rows (groups,
+distinct, except, i/d-streams) are recomputed from scratch at every *elementary instant*: the starts and ends
+of the input, between which nothing changes. Cost: rows × instants. No code is shared with the operators.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from headrace.expressions import Expression, evaluator
-from headrace.plan import nodes, windows
-from headrace.plan.lag import Lag, LagCall
-from headrace.plan.nodes import Plan
-from headrace.plan.order import keeps_arrival_order
-from headrace.plan.sequence import Sequence as SequencePlan
-from headrace.plan.session import LooseSessions, SessionAggregate
-from headrace.plan.top import SortKey, TopN
-from headrace.plan.user_aggregates import UserCall
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import Granularity, Plan, Window
+from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.sequence import Sequence as SequencePlan
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
+from headrace.plan.nodes.top_n import SortKey, TopN
+from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
+from headrace.testing.compare import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.testing.folds import fold, fold_user
-from headrace.testing.histories import Histories, Regrained, Resized, under, value_at
 from headrace.testing.sequences import matches
-from headrace.testing.values import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
 
+# The meaning of a plan whose windows and granularities have changed (Cammert et al., §4).
+
+
+Histories = Mapping[Plan, Sequence[tuple[int, int]]]
+"""By node of the plan, pairs (t, value): rows with time ≥ t get the value, until the next pair."""
+
+
+@dataclass(frozen=True)
+class Resized(Window):
+    """A window with the size that its history has at the time of the row."""
+
+    history: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Regrained(Granularity):
+    """Validity rounded to the grain that the history has at the row's start."""
+
+    history: tuple[tuple[int, int], ...] = ()
+
+
+def under(plan: Plan, histories: Histories) -> Plan:
+    """`plan` with its histories as part of the nodes."""
+    inputs = tuple(under(below, histories) for below in plan.inputs)
+    made = plan.with_inputs(inputs) if inputs else plan
+    if plan not in histories:
+        return made
+    parts = {field.name: getattr(made, field.name) for field in fields(made)}
+    kind = Resized if isinstance(made, Window) else Regrained
+    return kind(**parts, history=tuple(histories[plan]))
+
+
+def value_at(history: Sequence[tuple[int, int]], time: int) -> int:
+    """The value for a row of this time."""
+    return [value for since, value in history if since <= time][-1]
+
+
 Sources = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
-"""For each stream its rows with their times, in the order of delivery; of tables the times do not count."""
+"""By stream, its rows with their times, in order of delivery; for tables the times do not matter."""
 
 
 class Element(NamedTuple):
-    """A row valid in [start, end). On a stream `end` is `start`: the row only happens."""
+    """A row valid in [start, end). On a stream `end` equals `start`: the row only happens."""
 
     row: Row
     start: int
@@ -51,7 +88,7 @@ class Relation:
         return Counter(e.row for e in self.elements if e.start <= instant < e.end)
 
     def changes(self) -> list[tuple[int, Bag, Bag]]:
-        """Every instant at which the content changes, with the rows gone and the rows come."""
+        """Every instant at which the content changes, with the rows removed and the rows added."""
         steps = _steps(_snapshots(self.elements))
         return [(instant, gone, come) for instant, gone, come in steps if gone or come]
 
@@ -62,9 +99,9 @@ class Relation:
 
 
 def stream(plan: Plan, sources: Sources, histories: Histories | None = None) -> list[Event]:
-    """The answer of a stream plan, in order of time; simultaneous rows as `headrace.plan.order` says.
+    """The result of a stream plan in order of time; simultaneous rows as `plan.analysis.ordering` says.
 
-    `histories`: what its windows and granularities have been; without them they stay as they start.
+    `histories`: the values of its windows and granularities over time; without them they keep the first one.
     """
     assert not plan.is_relation, plan
     plan = under(plan, histories or {})
@@ -72,17 +109,18 @@ def stream(plan: Plan, sources: Sources, histories: Histories | None = None) -> 
 
 
 def relation(plan: Plan, sources: Sources) -> Relation:
-    """The answer of a relation plan."""
+    """The result of a relation plan."""
     assert plan.is_relation, plan
     return Relation(tuple(_ordered(plan, sources)))
 
 
 def _meaning(plan: Plan, sources: Sources) -> list[Element]:
+    """The elements of a plan's answer, by the definition of its top node."""
     return MEANINGS[type(plan)](plan, sources)
 
 
 def _ordered(plan: Plan, sources: Sources) -> list[Element]:
-    """The elements by time; simultaneous ones in the order of their source, or else by content."""
+    """The elements by time; simultaneous ones in the order of their source, or by content."""
     elements = _meaning(plan, sources)
     if keeps_arrival_order(plan):
         return sorted(elements, key=lambda e: e.start)
@@ -120,6 +158,7 @@ def _union(plan: nodes.Union, sources: Sources) -> list[Element]:
 
 
 def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
+    """Starts rounded up and ends rounded down to multiples of the grain."""
     grain = plan.grain
 
     def rounded(e: Element) -> Element:
@@ -130,11 +169,13 @@ def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
 
 
 def _told(plan: nodes.Window | nodes.Granularity, row: Row, value: int) -> Row:
-    """The row, with the size or the grain that it was given beside it if the plan says so."""
-    return row if plan.shown is None else (*row, value)
+    """The row, with its window size or grain as a column if the plan asks for it."""
+    return row if plan.quality_column is None else (*row, value)
 
 
 def _regrained(plan: Regrained, sources: Sources) -> list[Element]:
+    """The same, with the grain at the start of each row."""
+
     def rounded(e: Element) -> Element:
         grain = value_at(plan.history, e.start)
         end = e.end if e.end == MAX_TIME else e.end // grain * grain
@@ -144,6 +185,7 @@ def _regrained(plan: Regrained, sources: Sources) -> list[Element]:
 
 
 def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
+    """All pairs of rows with equal keys, while both are valid; null equals null only in null-safe keys."""
     lefts = _keyed(plan.left, plan.left_keys, sources)
     rights = _keyed(plan.right, plan.right_keys, sources)
     pairs = [
@@ -168,19 +210,23 @@ def _keyed(plan: Plan, keys: Sequence[str], sources: Sources) -> list[tuple[Row,
 
 
 def _function(expression: Expression, schema: Schema) -> Callable[[Row], Any]:
+    """The expression as a function of a row."""
     value, names = evaluator(expression, schema), schema.names
     return lambda row: value(dict(zip(names, row, strict=True)))
 
 
 def _pick(schema: Schema, names: Sequence[str], row: Row) -> Row:
+    """The values of the named columns."""
     return tuple(row[schema.names.index(name)] for name in names)
 
 
 def _lasting(elements: Iterable[Element]) -> list[Element]:
+    """The elements that are valid for at least one instant."""
     return [e for e in elements if e.start < e.end]
 
 
 def _ceil(number: int, step: int) -> int:
+    """Division, rounded up."""
     return -(-number // step)
 
 
@@ -196,6 +242,7 @@ def _window(plan: nodes.Window, sources: Sources) -> list[Element]:
 
 
 def _resized(plan: Resized, sources: Sources) -> list[Element]:
+    """`[RANGE]` with the size at the time of each row."""
     happened = _ordered(plan.input, sources)
     sizes = [value_at(plan.history, e.start) for e in happened]
     pairs = zip(happened, sizes, strict=True)
@@ -215,7 +262,7 @@ def _unbounded(_: windows.Unbounded, __: Schema, happened: list[Element]) -> lis
 
 
 def _sliding(spec: windows.Sliding, _: Schema, happened: list[Element]) -> list[Element]:
-    """From the answer of the first window that holds the row to the answer of the first that does not."""
+    """Valid from the report of the first window with the row to the report of the first without it."""
     holding = [(e.row, _starts_of(spec, e.start)) for e in happened]
     last = spec.size - 1
     return [
@@ -224,12 +271,13 @@ def _sliding(spec: windows.Sliding, _: Schema, happened: list[Element]) -> list[
 
 
 def _starts_of(spec: windows.Sliding, time: int) -> range:
-    """The starts, multiples of the slide, of the windows that hold the time: start ≤ time < start + size."""
+    """The starts, multiples of the slide, of the windows with this time: start ≤ time < start + size."""
     first = _ceil(time - spec.size + 1 - spec.offset, spec.slide) * spec.slide + spec.offset
     return range(first, time + 1, spec.slide)
 
 
 def _rows(spec: windows.Rows, schema: Schema, happened: list[Element]) -> list[Element]:
+    """Each row is valid until `count` newer rows of its partition have come."""
     partitions: dict[Row, list[Element]] = defaultdict(list)
     for e in happened:
         partitions[_pick(schema, spec.keys, e.row)].append(e)
@@ -245,11 +293,12 @@ def _newest(count: int, partition: list[Element]) -> list[Element]:
 
 
 def _instants(elements: Iterable[Element]) -> list[int]:
-    """The elementary instants: nothing changes between two of them."""
+    """The elementary instants: between two of them, nothing changes."""
     return sorted({time for e in elements for time in (e.start, e.end) if time != MAX_TIME})
 
 
 def _snapshots(elements: Sequence[Element]) -> list[tuple[int, Bag]]:
+    """The bag of valid rows at each instant at which something changes."""
     return [(t, Counter(_valid(elements, t))) for t in _instants(elements)]
 
 
@@ -258,7 +307,7 @@ def _valid(elements: Sequence[Element], instant: int) -> list[Row]:
 
 
 def _steps(snapshots: Iterable[tuple[int, Bag]]) -> Iterator[tuple[int, Bag, Bag]]:
-    """At each instant the bag of rows gone and the bag of rows come."""
+    """At each instant, the bag of rows removed and the bag of rows added."""
     before: Bag = Counter()
     for instant, bag in snapshots:
         yield instant, before - bag, bag - before
@@ -266,7 +315,7 @@ def _steps(snapshots: Iterable[tuple[int, Bag]]) -> Iterator[tuple[int, Bag, Bag
 
 
 def _intervals(snapshots: Iterable[tuple[int, Bag]]) -> list[Element]:
-    """The longest intervals with these snapshots, each lasting until the next; the oldest copy goes first."""
+    """The longest intervals with these snapshots, each valid until the next; the oldest copy ends first."""
     since: dict[Row, list[int]] = defaultdict(list)
     ended = []
     for instant, gone, come in _steps(snapshots):
@@ -278,11 +327,13 @@ def _intervals(snapshots: Iterable[tuple[int, Bag]]) -> list[Element]:
 
 
 def _aggregate(plan: nodes.Aggregate, sources: Sources) -> list[Element]:
+    """At each instant, the groups of the rows that are valid then."""
     elements = _ordered(plan.input, sources)
     return _intervals((t, Counter(_groups(plan, _valid(elements, t)))) for t in _instants(elements))
 
 
 def _sliding_aggregate(plan: nodes.SlidingAggregate, sources: Sources) -> list[Element]:
+    """The groups of each window, reported at its last instant and valid for one slide."""
     size, slide = plan.window.size, plan.window.slide
     happened = _ordered(plan.input, sources)
     answers = []
@@ -295,7 +346,7 @@ def _sliding_aggregate(plan: nodes.SlidingAggregate, sources: Sources) -> list[E
 
 
 def _session_aggregate(plan: SessionAggregate, sources: Sources) -> list[Element]:
-    """A row is of the session of the row before it, of its group, unless more than the gap is between."""
+    """A row belongs to the session of the previous row of its group, if the gap is not exceeded."""
     sessions: dict[Row, list[list[Element]]] = defaultdict(list)
     for e in _ordered(plan.input, sources):
         of_group = sessions[_pick(plan.input.schema, plan.partition_keys, e.row)]
@@ -312,7 +363,7 @@ def _session_aggregate(plan: SessionAggregate, sources: Sources) -> list[Element
 
 
 def _groups(plan: nodes.Aggregate, rows: list[Row]) -> list[Row]:
-    """One row per group: the keys, then each aggregate over the group's rows in their order."""
+    """One row per group: the keys, then each aggregate over the rows of the group in order."""
     below = plan.input.schema
     groups: dict[Row, list[Row]] = defaultdict(list)
     for row in rows:
@@ -323,6 +374,7 @@ def _groups(plan: nodes.Aggregate, rows: list[Row]) -> list[Row]:
 
 
 def _fold(call: nodes.AggregateCall, below: Schema, group: list[Row]) -> Any:
+    """The result of one aggregate call over a group."""
     if isinstance(call, UserCall):
         return fold_user(call, below, group)
     if call.column is None:
@@ -337,6 +389,7 @@ def _distinct(plan: nodes.Distinct, sources: Sources) -> list[Element]:
 
 
 def _lag(plan: Lag, sources: Sources) -> list[Element]:
+    """Each row with values of earlier rows of its partition."""
     below = plan.input.schema
     came: dict[Row, list[Row]] = defaultdict(list)
     looked = []
@@ -348,18 +401,20 @@ def _lag(plan: Lag, sources: Sources) -> list[Element]:
 
 
 def _back(call: LagCall, below: Schema, earlier: list[Row]) -> Any:
+    """The value `offset` rows earlier, or the default."""
     if len(earlier) < call.offset:
         return None if call.default is None else call.default.value
     return earlier[-call.offset][below.names.index(call.column)]
 
 
 def _top_n(plan: TopN, sources: Sources) -> list[Element]:
+    """At each instant, the first rows of each key."""
     elements = _meaning(plan.input, sources)
     return _intervals((t, Counter(_firsts(plan, _valid(elements, t)))) for t in _instants(elements))
 
 
 def _firsts(plan: TopN, rows: list[Row]) -> list[Row]:
-    """The first rows of each key, with their numbers if they are asked for: sorted by the last key first."""
+    """The first rows of each key, with their rank if the plan asks for it. Sorts by the last key first."""
     below = plan.input.schema
     ordered = sorted(rows, key=row_order)
     for key in reversed(plan.order):
@@ -372,6 +427,7 @@ def _firsts(plan: TopN, rows: list[Row]) -> list[Row]:
 
 
 def _sort_value(key: SortKey, value: Any) -> tuple[Any, ...]:
+    """A key that sorts nulls and descending values as the sort key says."""
     if value is None:
         return (0 if key.nulls_first else 2,)
     return (1, _Downward(order_key(value)) if key.descends else order_key(value))
@@ -379,7 +435,7 @@ def _sort_value(key: SortKey, value: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Downward:
-    """Sorts what is greater first."""
+    """Reverses the order of a value."""
 
     key: tuple[Any, ...]
 
@@ -415,9 +471,12 @@ def _dstream(plan: nodes.DStream, sources: Sources) -> list[Element]:
 
 
 def _rstream(plan: nodes.RStream, sources: Sources) -> list[Element]:
+    """Each row once for every tick at which it is valid."""
     elements = _meaning(plan.input, sources)
     if any(e.end == MAX_TIME for e in elements):
-        raise ValueError("RStream over rows that never leave has no finite answer: the oracle cannot list it")
+        raise ValueError(
+            "RSTREAM over rows that never leave has an endless answer, which the oracle cannot list"
+        )
     return [Element(e.row, tick, tick) for e in elements for tick in _ticks(plan.ticks, e.start, e.end)]
 
 
@@ -443,7 +502,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,
     SessionAggregate: _session_aggregate,
-    LooseSessions: _session_aggregate,
+    MergingSessions: _session_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,
     Lag: _lag,

@@ -1,4 +1,4 @@
-"""What a sequence means, computed the naive way: row by row, from the definitions in `plan.sequence`."""
+"""The meaning of sequences, computed the naive way: row by row, as `plan.nodes.sequence` defines them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.expressions import evaluator
-from headrace.plan.sequence import Mode, StepKind
-from headrace.plan.sequence import Sequence as SequencePlan
-from headrace.plan.user_aggregates import UserCall
+from headrace.plan.nodes.sequence import Mode, StepKind
+from headrace.plan.nodes.sequence import Sequence as SequencePlan
+from headrace.plan.nodes.user_aggregates import UserCall
+from headrace.testing.compare import Row, canonical_row
 from headrace.testing.folds import fold, fold_user
-from headrace.testing.values import Row, canonical_row
 
 Rows = Sequence[Sequence[tuple[int, Row]]]
-"""Of each step its rows with their times, simultaneous ones in the order that counts."""
+"""By step, its rows with their times, simultaneous ones in their defined order."""
 
 
 Conditions = Sequence[Callable[[Row], bool]]
-"""Of each step whether its condition is true of a row."""
+"""By step, a function that tells whether its condition holds for a row."""
 
 
 class Happening(NamedTuple):
@@ -33,7 +33,7 @@ class Happening(NamedTuple):
 
 @dataclass
 class Match:
-    """A match so far: its columns, the time of its first row, and of a repeated step all rows."""
+    """A match so far: its columns, the time of its first row, and all rows of a repeated step."""
 
     row: Row
     first: int
@@ -42,7 +42,7 @@ class Match:
 
 
 def matches(plan: SequencePlan, rows: Rows) -> list[tuple[int, Row]]:
-    """Every match with the time of its last row."""
+    """Every match, with the time of its last row."""
     found: list[tuple[int, Row]] = []
     find = _consecutive if plan.mode is Mode.CONSECUTIVE else _in_order
     holds = [_condition(plan, step) for step in range(len(plan.steps))]
@@ -52,7 +52,7 @@ def matches(plan: SequencePlan, rows: Rows) -> list[tuple[int, Row]]:
 
 
 def _partitions(plan: SequencePlan, rows: Rows) -> dict[Row, list[Happening]]:
-    """The rows of each partition in the order in which they are taken."""
+    """The rows of each partition, in processing order."""
     partitions: dict[Row, list[Happening]] = defaultdict(list)
     for i, (stream, step) in enumerate(zip(plan.streams, plan.steps, strict=True)):
         at = [stream.schema.names.index(key) for key in step.keys]
@@ -64,7 +64,7 @@ def _partitions(plan: SequencePlan, rows: Rows) -> dict[Row, list[Happening]]:
 
 
 def _in_order(plan: SequencePlan, holds: Conditions, partition: list[Happening]) -> list[tuple[int, Row]]:
-    """The rows one after the other; `waiting[k]` are the matches that the k-th bound step has completed."""
+    """Process rows one by one; `waiting[k]` are the matches that the k-th bound step has completed."""
     bound = plan.bound
     waiting: dict[int, list[Match]] = {step: [] for step in bound}
     earlier = [max((step for step in bound if step < i), default=None) for i in range(len(plan.steps))]
@@ -91,7 +91,7 @@ def _in_order(plan: SequencePlan, holds: Conditions, partition: list[Happening])
 
 
 def _begin(plan: SequencePlan, waiting: list[Match], each: Happening) -> None:
-    """A row of the first step: a match of its own, or one more row of a run."""
+    """A row of the first step: a new match, or one more row of a run."""
     if plan.steps[each.step].kind is not StepKind.REPEATED:
         _wait(plan, waiting, Match(each.row, each.time))
     elif waiting and not (plan.mode is Mode.RECENT and waiting[0].closed):
@@ -101,14 +101,14 @@ def _begin(plan: SequencePlan, waiting: list[Match], each: Happening) -> None:
 
 
 def _wait(plan: SequencePlan, waiting: list[Match], match: Match) -> None:
-    """A match waits; the most recent one takes the place of all others."""
+    """A match waits; in RECENT mode it replaces all others."""
     if plan.mode is Mode.RECENT:
         waiting.clear()
     waiting.append(match)
 
 
 def _chosen(plan: SequencePlan, waiting: list[Match], time: int) -> list[Match]:
-    """The matches that a row at `time` goes on; those that are too old are forgotten."""
+    """The matches that a row at `time` extends; expired ones are forgotten."""
     waiting[:] = [match for match in waiting if _in_time(plan, match, time)]
     chosen = [waiting.pop(0)] if plan.mode is Mode.CHRONICLE and waiting else list(waiting)
     for match in chosen:
@@ -117,7 +117,7 @@ def _chosen(plan: SequencePlan, waiting: list[Match], time: int) -> list[Match]:
 
 
 def _in_time(plan: SequencePlan, match: Match, time: int) -> bool:
-    """Whether a match is not too old; rows of a run that are too old leave it."""
+    """Whether a match has not expired; expired rows of a run are removed."""
     if not match.run:
         return _within(plan, match.first, time)
     match.run = [h for h in match.run if _within(plan, h.time, time)]
@@ -129,7 +129,7 @@ def _within(plan: SequencePlan, first: int, time: int) -> bool:
 
 
 def _told(plan: SequencePlan, match: Match) -> Row:
-    """What is told of a run."""
+    """The aggregates of a repeated step."""
     first = plan.bound[0]
     names = plan.streams[first].schema.names
     values: list[Any] = []
@@ -143,7 +143,7 @@ def _told(plan: SequencePlan, match: Match) -> Row:
 
 
 def _condition(plan: SequencePlan, step: int) -> Callable[[Row], bool]:
-    """Whether the condition of a step is true of what its row would make."""
+    """Whether the condition of a step holds for the match with this row."""
     condition, schema = plan.steps[step].condition, plan.seen_by(step)
     if condition is None:
         return lambda row: True
@@ -155,7 +155,7 @@ def _condition(plan: SequencePlan, step: int) -> Callable[[Row], bool]:
 
 
 def _consecutive(plan: SequencePlan, holds: Conditions, partition: list[Happening]) -> list[tuple[int, Row]]:
-    """Every chain of rows of all bound steps with nothing between one and the next."""
+    """Every chain of rows of all bound steps without a row in between."""
     chains = [[h] for h in partition if h.step == plan.bound[0]]
     for before, step in zip(plan.bound, plan.bound[1:], strict=False):
         assert before < step
@@ -170,6 +170,7 @@ def _consecutive(plan: SequencePlan, holds: Conditions, partition: list[Happenin
 
 
 def _follows(plan: SequencePlan, partition: list[Happening], one: Happening, other: Happening) -> bool:
+    """True if `other` comes after `one` with no row of the partition between them."""
     if not before(plan, one, other):
         return False
     return not any(before(plan, one, each) and before(plan, each, other) for each in partition)

@@ -1,12 +1,12 @@
-"""Arrivals as the time package takes them: equal columns of streams, times and clocks, clocks in order."""
+"""Arrivals: columns of streams, times and clock readings, in order of the clock."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
-from headrace.time.skew import Ints
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 RULES = {
@@ -21,7 +21,7 @@ RULES = {
 
 
 def columns(streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> tuple[Ints, Ints, Ints]:
-    """Three int64 columns of one length; one clock stands for all."""
+    """Three int64 columns of one length; a single clock value applies to all rows."""
     s = np.ascontiguousarray(streams, dtype=np.int64).reshape(-1)
     x = np.ascontiguousarray(times, dtype=np.int64).reshape(-1)
     c = np.asarray(clocks, dtype=np.int64)
@@ -35,7 +35,7 @@ def columns(streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike)
 def batch(
     streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike, sources: int, last: int
 ) -> tuple[Ints, Ints, Ints]:
-    """`columns`, refused whole if any arrival breaks a rule; `last` is the latest clock so far."""
+    """`columns`; raises an error if any arrival breaks a rule. `last` is the latest clock so far."""
     from headrace.kernels.heartbeat import check
 
     s, x, c = columns(streams, times, clocks)
@@ -48,14 +48,14 @@ def batch(
 
 
 def went_back(now: int) -> TimeError:
-    """The error of asking about an instant before one already reached."""
+    """The error for a question about an instant that has already passed."""
     return TimeError("HR-T020", "the clock went back", place=f"now {now}", hint="ask with a monotone clock")
 
 
 def skews(times: Ints, newest: int) -> Ints:
-    """How far each time is behind the greatest before it, as the δ that would just have admitted it.
+    """How far each time is behind the greatest one before it: the least δ that would have admitted it.
 
-    max(M − τ + 1, 0), saturated, M the greatest of `newest` and the times before.
+    max(M − τ + 1, 0), saturated; M is the greatest of `newest` and the times before.
     """
     before = np.maximum.accumulate(np.concatenate(([newest], times)))[:-1]
     behind = before - times

@@ -1,4 +1,4 @@
-"""What is promised about a set of streams: skew B, latency L, timeout; and whether that ensures progress."""
+"""The bounds of a set of streams (skew B, latency L, timeout), and whether they ensure progress."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
-from headrace.time.skew import Ints, SkewMatrix
+from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 
 NEVER = MAX_TIME
-"""A timeout that is declared and never comes: the user accepts that a pause of all holds rows back."""
+"""A timeout that never happens: the user accepts that a pause of all streams holds rows back."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A skew matrix, a latency bound per stream (§2) and the timeout of §3.4 if one is declared."""
+    """A skew matrix, a latency bound per stream (§2), and optionally the timeout of §3.4."""
 
     skew: SkewMatrix
     latency: tuple[int, ...]
@@ -40,7 +41,7 @@ class Bounds:
         latency: int | Sequence[int] | Mapping[str, int] = 0,
         timeout: int | None = None,
     ) -> Bounds:
-        """With one latency for all, one per stream, or by name (0 where a stream is not named)."""
+        """Build bounds with one latency for all streams, one per stream, or by name (0 if not named)."""
         return cls(skew, _latencies(skew, latency), timeout)
 
     @property
@@ -48,7 +49,7 @@ class Bounds:
         return self.skew.streams
 
     def closed(self) -> Bounds:
-        """The same promises with B* in place of B: never wrong, and never later than with B (§3.2)."""
+        """The same promises with B* in place of B: as correct, and never later than with B (§3.2)."""
         return Bounds(self.skew.closure(), self.latency, self.timeout)
 
     def horizon(self) -> int:
@@ -68,12 +69,13 @@ def timeout_needed(skew: SkewMatrix) -> bool:
 
 
 def unbounded(skew: SkewMatrix) -> list[tuple[str, str]]:
-    """The pairs (i, j) for which i says nothing about j by time: i cannot move a silent j. Expects B*."""
+    """The pairs (i, j) without a time-based bound of i on j: i cannot move a silent j. Expects B*."""
     return [(skew.streams[i], skew.streams[j]) for i, j in np.argwhere(skew.tightest() < 0)]
 
 
 def ensure_progress(bounds: Bounds) -> None:
-    """Refuse bounds under which rows could wait for ever (Theorem 3.3) with no timeout. Expects B*."""
+    """Refuse bounds under which rows could wait forever, unless there is a timeout (Srivastava & Widom,
+    Theorem 3.3). Expects the closure B*."""
     if bounds.timeout is not None:
         return
     tightest = bounds.skew.tightest()
@@ -82,28 +84,31 @@ def ensure_progress(bounds: Bounds) -> None:
 
 
 def _silent(bounds: Bounds, tightest: Ints) -> None:
+    """Raise HR-T011 if nothing bounds one stream by another."""
     for i, j in np.argwhere(tightest < 0)[:1]:
         a, b = bounds.streams[i], bounds.streams[j]
         raise TimeError(
             "HR-T011",
-            f"nothing bounds how far {b!r} may lag behind {a!r}: rows of {a!r} could wait for ever",
+            f"nothing bounds how far {b!r} may lag behind {a!r}: rows of {a!r} could wait forever",
             place=f"skew ({a}, {b})",
             hint=f"declare a bound of {a!r} on {b!r}, directly or through another stream, or a timeout",
         )
 
 
 def _stuck(bounds: Bounds, tightest: Ints) -> None:
+    """Raise HR-T010 if the last rows before a pause of all streams would wait forever."""
     for i, j in np.argwhere(tightest > 0)[:1]:
         a, b, delta = bounds.streams[i], bounds.streams[j], tightest[i, j]
         raise TimeError(
             "HR-T010",
-            f"when all streams pause, rows within {delta} of the last time on {a!r} wait for {b!r} for ever",
+            f"when all streams pause, rows within {delta} of the last time on {a!r} wait for {b!r} forever",
             place=f"skew ({a}, {b})",
             hint=f"declare a timeout, or a pair (t, 0) of {a!r} on {b!r}: after t, {b!r} has caught up",
         )
 
 
 def _latencies(skew: SkewMatrix, latency: int | Sequence[int] | Mapping[str, int]) -> tuple[int, ...]:
+    """One latency per stream, from a number, a sequence or a mapping."""
     if isinstance(latency, int):
         return (latency,) * skew.size
     if isinstance(latency, Mapping):

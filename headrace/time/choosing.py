@@ -1,14 +1,15 @@
 """Which streams to group: the problem that Srivastava & Widom §5.2 leave open.
 
-Objective: the expected heartbeat delay, averaged over streams (or over rows, with rates as weights). How
-long the heartbeat of a stream trails is what its bounds make it wait: Σ over its features, such as latency
+Objective: the expected heartbeat delay, averaged over streams (or over rows, with rates as weights). The
+heartbeat of a stream is delayed by what its bounds make it wait for: the sum of its features, such as latency
 and clock deviation. A group waits for the worst of its members in each feature, so putting j into group g
 costs Σ_f max over g − Σ_f of j.
 
-With one feature, or features that rank the streams alike, an optimal grouping is contiguous in that ranking
-(swap two streams that interleave: no maximum rises), and dynamic programming over it is exact. With
-several, the best contiguous grouping over every ranking tried is a start. For a full matrix, where what a
-group hears also counts, moves of single streams then improve the exact objective until none helps.
+With one feature, or features with the same ranking of streams, an optimal grouping is contiguous in that
+ranking (swap two streams that interleave: no maximum rises), and dynamic programming over it is exact. With
+several features, the best contiguous grouping over every ranking tried is a start. For a full matrix, where
+the delay also depends on what a group hears, moves of single streams then improve the exact objective until
+none helps.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
 from headrace.time.bounds import Bounds
-from headrace.time.skew import Ints
 
 Floats = npt.NDArray[np.float64]
 
 BLOCKS = 512
-"""Neighbours in a ranking are first put into at most so many blocks: the DP is O(BLOCKS² · m)."""
+"""Neighbours in a ranking are combined into at most this many blocks: the DP is O(BLOCKS² · m)."""
 
 _FAR = 1e15
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Per stream: what it waits for (streams × features, in clock ticks) and how much it weighs."""
+    """Per stream, its delays (streams × features, in clock ticks) and its weight."""
 
     features: Floats
     weight: Floats
@@ -59,7 +60,7 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A grouping and what it costs: `extra` expected delay on average, against one heartbeat per stream."""
+    """A grouping and its cost: `extra` expected delay on average, compared with one heartbeat per stream."""
 
     groups: int
     group: Ints
@@ -67,12 +68,12 @@ class Choice:
 
 
 def choose_groups(profile: Profile, m: int) -> Choice:
-    """The best grouping into at most `m` groups that contiguous groupings of the profile's rankings give."""
+    """The best grouping into at most `m` groups among the contiguous groupings of the profile's rankings."""
     return _choice(_explore(profile, m), m)
 
 
 def choices(profile: Profile, most: int) -> list[Choice]:
-    """The best grouping for every number of groups up to `most`: what each further group would buy.
+    """The best grouping for every number of groups up to `most`: the gain of each further group.
 
     Law: the cost never rises with the number of groups, and is 0 with one group per stream.
     """
@@ -81,12 +82,14 @@ def choices(profile: Profile, most: int) -> list[Choice]:
 
 
 def _explore(profile: Profile, most: int) -> list[_Ranking]:
+    """The best contiguous groupings along every ranking that is tried."""
     if most < 1:
         raise TimeError("HR-T043", f"{most} groups", hint="ask for at least one group")
     return [_along(profile, order, min(most, len(order))) for order in _rankings(profile)]
 
 
 def _choice(rankings: list[_Ranking], most: int) -> Choice:
+    """The cheapest grouping into at most `most` groups; of equal ones, the one with fewest groups."""
     extra, groups, best = min(
         ((cost, k + 1, r) for r in rankings for k, cost in enumerate(r.extra[:most])), key=lambda x: x[:2]
     )
@@ -95,7 +98,7 @@ def _choice(rankings: list[_Ranking], most: int) -> Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Ranking:
-    """What dynamic programming found along one ranking: cuts per layer and the cost of 1, 2, … groups."""
+    """The result of dynamic programming along one ranking: cuts per layer, and the cost of 1, 2, … groups."""
 
     order: Ints
     block: Ints
@@ -103,6 +106,7 @@ class _Ranking:
     extra: list[float]
 
     def group(self, groups: int) -> Ints:
+        """The group of each stream, for this number of groups."""
         group = np.empty(len(self.order), dtype=np.int64)
         group[self.order] = _walk(self.cuts[: groups - 1], int(self.block[-1]) + 1)[self.block]
         return group
@@ -135,7 +139,7 @@ def _along(profile: Profile, order: Ints, most: int) -> _Ranking:
 
 
 def _blocks(features: Floats, most: int) -> Ints:
-    """Number of the block of each stream in ranking order: equal neighbours together, at most `BLOCKS`."""
+    """The block number of each stream in ranking order: equal neighbours together, at most `BLOCKS`."""
     changes = np.any(np.diff(features, axis=0, prepend=features[:1]) != 0, axis=1)
     distinct: Ints = np.cumsum(changes, dtype=np.int64)
     room, last = max(BLOCKS, most), int(distinct[-1])
@@ -143,7 +147,7 @@ def _blocks(features: Floats, most: int) -> Ints:
 
 
 def _costs(features: Floats, weight: Floats) -> Floats:
-    """`cost[l, r]`: weight of blocks l … r times what their group waits for; infinite where l > r."""
+    """`cost[l, r]`: the weight of blocks l … r times the delay of their group; infinite if l > r."""
     size = len(weight)
     valid = np.tri(size, dtype=np.bool_).T
     wait = np.zeros((size, size))
@@ -167,11 +171,11 @@ def _walk(cuts: Sequence[Ints], blocks: int) -> Ints:
 
 
 class MatrixDelay:
-    """The exact objective of a full matrix: what each group waits for, given what every group hears.
+    """The exact objective for a full matrix: the delay of each group, given what every group hears.
 
-    A stream's heartbeat trails by D_j = L_j + min over i of (lag_ij + 1/λ_i): the best evidence, as old as
-    tuples of i are rare. lag_ij is the least t + δ ÷ pace of B_ij, `pace` being application ticks per clock
-    tick. For groups, lag and L are the worst over the members and λ is their sum.
+    The heartbeat of a stream is delayed by D_j = L_j + min over i of (lag_ij + 1/λ_i): the best evidence,
+    which is older if tuples of i are rare. lag_ij is the least t + δ ÷ pace of B_ij, `pace` being application
+    ticks per clock tick. For groups, lag and L are the worst over the members and λ is their sum.
     """
 
     def __init__(self, bounds: Bounds, rates: npt.ArrayLike | None = None, pace: float = 1.0) -> None:
@@ -197,7 +201,7 @@ class MatrixDelay:
         return float((trailing[group] * self.weight).sum() / self.weight.sum())
 
     def profile(self) -> Profile:
-        """One-number-per-stream view: how late others make it, how late it makes others, and its latency."""
+        """Features per stream: how much others delay it, how much it delays others, and its latency."""
         return Profile.of(self.lag.min(axis=0), self.lag.mean(axis=1), self.latency, weight=self.weight)
 
 
@@ -206,7 +210,7 @@ def choose_matrix_groups(
 ) -> Choice:
     """Groups for a full matrix: a contiguous start, then moves of single streams while one helps.
 
-    `extra` is against one heartbeat per stream. A sweep costs O(n³ m): meant for hundreds of streams.
+    `extra` is compared with one heartbeat per stream. A sweep costs O(n³ m): meant for hundreds of streams.
     """
     model = MatrixDelay(bounds, rates, pace)
     start = choose_groups(model.profile(), m).group
@@ -217,6 +221,7 @@ def choose_matrix_groups(
 
 
 def _improve(model: MatrixDelay, group: Ints, m: int, sweeps: int) -> Ints:
+    """Local search: moves single streams to other groups as long as the expected delay falls."""
     group, best = group.copy(), model.delay(group)
     for _ in range(sweeps):
         before = best

@@ -37,7 +37,7 @@ _SHORT: Final = {
     "W": "WEEK",
 }
 TICKS: Final = frozenset({"TICK", "TICKS"})
-"""The one unit of sequence numbers, which are counted and do not pass; allowed everywhere."""
+"""The only unit of sequence numbers, which have no length in time; allowed everywhere."""
 
 UNITS: Final[dict[str, Fraction | None]] = {
     **{name: size for long, size in _LONG.items() for name in (long, f"{long}S")},
@@ -50,11 +50,11 @@ _PART: Final = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*"
 _EXAMPLES: Final = 'write "5 seconds", "10 ms", "5m", "1 hour 30 min" or "200 ticks"'
 
 Parts = tuple[tuple[Fraction, str], ...]
-"""Amounts and their units, as keys of `UNITS`; "" where a number has none."""
+"""Amounts and their units, as keys of `UNITS`; "" for a number without a unit."""
 
 
 def split(text: str) -> Parts | None:
-    """The parts of a duration; None if the text is not one. A unit may be one that does not exist."""
+    """The parts of a duration; None if the text is not one. Units are not checked."""
     parts, at = [], 0
     while at < len(text):
         match = _PART.match(text, at)
@@ -66,7 +66,7 @@ def split(text: str) -> Parts | None:
 
 
 def ticks(duration: Duration, per_second: int | None, place: str = "") -> int:
-    """A duration in ticks; a whole number is in ticks already. `per_second` None: sequence numbers."""
+    """A duration in ticks; an integer is already in ticks. `per_second` None: sequence numbers."""
     if isinstance(duration, int) and not isinstance(duration, bool):
         if duration < 0:
             raise TimeError("HR-T051", f"the duration {duration} is negative", place=place, hint=_EXAMPLES)
@@ -79,11 +79,32 @@ def ticks(duration: Duration, per_second: int | None, place: str = "") -> int:
 
 
 def seconds(duration: Duration | float, place: str = "") -> float:
-    """A duration by the machine's own clock; a plain number counts seconds."""
+    """A duration in seconds of the machine's clock; a plain number counts seconds."""
     return float(duration) if isinstance(duration, int | float) else ticks(duration, 1_000_000, place) / 1e6
 
 
+def readable(ticks: int, per_second: int | None) -> str:
+    """Ticks as readable text, such as "60 s"; `per_second` None: "60 ticks"."""
+    if per_second is None:
+        return f"{ticks:,} tick{'' if ticks == 1 else 's'}"
+    for size, unit, most in _SHOWN:
+        if ticks < most * per_second:
+            return f"{float(ticks / size / per_second):.4g} {unit}"
+    return f"{float(ticks / per_second / 86_400):.4g} d"
+
+
+_SHOWN: Final = (
+    (Fraction(1, 1_000_000), "us", Fraction(1, 1000)),
+    (Fraction(1, 1000), "ms", Fraction(1)),
+    (Fraction(1), "s", Fraction(600)),
+    (Fraction(60), "min", Fraction(36_000)),
+    (Fraction(3600), "h", Fraction(172_800)),
+)
+"""A unit, its name, and the seconds from which a longer unit is more readable."""
+
+
 def _parts(duration: object, place: str) -> Parts:
+    """The amounts and units of a duration; raises HR-T051 if it is not one."""
     if isinstance(duration, timedelta):
         return ((Fraction(duration // timedelta(microseconds=1), 1_000_000), "SECOND"),)
     parts = split(duration) if isinstance(duration, str) else None
@@ -93,6 +114,7 @@ def _parts(duration: object, place: str) -> Parts:
 
 
 def _size(whole: Duration, amount: Fraction, unit: str, per_second: int | None, place: str) -> Fraction:
+    """One amount in ticks; raises HR-T051 if the unit is missing, unknown or does not fit the stream."""
     if unit in TICKS or (not unit and (per_second is None or not amount)):
         return amount
     if not unit:

@@ -1,23 +1,24 @@
 """B' learned from arrivals (Srivastava & Widom §6): skew as seen here, source and network together.
 
-δ_ij[t] for t = 0 … t_max coarse ticks starts at 0 and is the greatest skew max(τ_i^max[c − t] − τ + 1, 0)
-that a tuple of j has shown (§6.1), or follows it down again when it has long been too large (§6.2, Figures
-3 and 4).
+δ_ij[t] for t = 0 … t_max coarse ticks starts at 0 and is the greatest skew max(τ_i^max[c − t] − τ + 1, 0) of
+any tuple of j so far (§6.1), or decreases again if it has been too large for long (§6.2, Figures 3 and 4).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
 from headrace.time.arrivals import batch, went_back
 from headrace.time.bounds import Bounds
-from headrace.time.skew import Ints, SkewMatrix
+from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MIN_TIME
 
 _MEMORY = ("window", "count", "limit", "hits", "trials", "falls")
@@ -25,8 +26,8 @@ _MEMORY = ("window", "count", "limit", "hits", "trials", "falls")
 
 @dataclass(frozen=True)
 class Adjusting:
-    """Adaptive adaptivity (§6.2): W doubles when more than `exceeded` of a window's estimates were too low,
-    and halves after the estimate has fallen in `falling` windows running; within [least, most]."""
+    """Adaptive adaptivity (§6.2): W doubles if more than `exceeded` of a window's estimates were too low, and
+    halves after the estimate has fallen in `falling` windows in a row; within [least, most]."""
 
     exceeded: float = 0.01
     falling: int = 4
@@ -51,6 +52,7 @@ class Adaptivity:
             raise TimeError("HR-T030", message, hint="W ≥ 1 and 0 ≤ α ≤ 1")
 
     def rule(self) -> tuple[float, int, int, int]:
+        """The parameters as the kernel takes them; −1 turns adjusting off."""
         if self.adjusting is None:
             return -1.0, 1, 1, 1
         a = self.adjusting
@@ -60,8 +62,8 @@ class Adaptivity:
 class SkewEstimator:
     """δ_ij[t] between every two streams, O(n · t_max) per arrival and O(n² · t_max) in memory (§6.1).
 
-    Law (non-adaptive): a matrix learned from some arrivals would have been violated by none of them. Clocks
-    are coarsened to `tick`; arrivals within one tick count in the order in which they come.
+    Law (non-adaptive): none of the arrivals that a matrix was learned from would have violated it. Clocks are
+    coarsened to `tick`; arrivals within one tick count in order of arrival.
     """
 
     def __init__(
@@ -81,6 +83,12 @@ class SkewEstimator:
         """The estimates as an array [i, j, t]."""
         return self._delta.transpose(1, 0, 2)
 
+    @property
+    def settings(self) -> str:
+        """The streams, the times covered and the adaptivity."""
+        adaptivity = None if self.adaptivity is None else asdict(self.adaptivity)
+        return json.dumps([self.streams, self.t_max, self.tick, adaptivity])
+
     def observe(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Learn from arrivals in order: stream number, time, and clock (one for all, or one each)."""
         from headrace.kernels import estimation as kernel
@@ -98,6 +106,7 @@ class SkewEstimator:
         self._clock = int(c[-1])
 
     def _roll(self, clock: int) -> None:
+        """Advance the clock, and move the window of times seen along with it."""
         from headrace.kernels import estimation as kernel
 
         tick = clock // self.tick
@@ -107,7 +116,7 @@ class SkewEstimator:
         self._clock = max(clock, self._clock)
 
     def raise_to_due(self, now: int, promise: Ints) -> None:
-        """Figure 2 as §6 changes it: raise each stream's promise to τ_i^max[now − t] − δ_ij[t]."""
+        """Figure 2 as changed in §6: raise each stream's promise to τ_i^max[now − t] − δ_ij[t]."""
         from headrace.kernels import estimation as kernel
 
         if now < self._clock:
@@ -116,7 +125,7 @@ class SkewEstimator:
         kernel.due(self._seen, self._delta, promise)
 
     def bounds(self, timeout: int | None = None) -> Bounds:
-        """B' for a `HeartbeatGenerator`: latency is part of what was measured, and no closure is needed."""
+        """B' for a `HeartbeatGenerator`: measured skews include latency, and no closure is needed."""
         n = len(self.streams)
         i, j, t = (x.ravel().astype(np.int64) for x in np.indices((n, n, self.t_max + 1)))
         skew = SkewMatrix.build(self.streams, i, j, t * self.tick, np.zeros_like(t), self.delta.ravel())
@@ -127,14 +136,13 @@ class SkewEstimator:
 
     def snapshot(self) -> dict[str, Any]:
         """All state as a plain dict of arrays and ints."""
-        arrays = {"delta": self._delta, "seen": self._seen, **dict(zip(_MEMORY, self._memory, strict=True))}
-        return {name: array.copy() for name, array in arrays.items()} | {
+        return {name: array.copy() for name, array in self._arrays().items()} | {
             "clock": self._clock,
             "now": self._now,
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of an estimator made with the same arguments."""
+        """Continue from a snapshot of an estimator with the same arguments."""
         arrays = {"delta": self._delta, "seen": self._seen, **dict(zip(_MEMORY, self._memory, strict=True))}
         for name, array in arrays.items():
             if np.shape(snapshot[name]) != array.shape:
@@ -146,7 +154,7 @@ class SkewEstimator:
 
 
 def _memory(shape: tuple[int, ...], adaptivity: Adaptivity | None) -> tuple[npt.NDArray[Any], ...]:
-    """δ_win, num, W, and the counters of adaptive adaptivity; next to nothing when not adaptive."""
+    """δ_win, num, W, and the counters of adaptive adaptivity; almost empty if not adaptive."""
     held = shape if adaptivity is not None else (0, 0, 0)
     window = np.zeros(held, dtype=np.int64)
     count, limit, hits, trials, falls = (np.zeros(held, dtype=np.int32) for _ in range(5))

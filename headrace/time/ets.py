@@ -1,7 +1,7 @@
-"""Enabling Time-Stamps: what a silent source may promise, and when it does (Bai et al. 2007, §4–5).
+"""Enabling Time-Stamps: what a silent source can promise, and when it does (Bai et al. 2007, §4–5).
 
-A *promise* says which heartbeat holds now; a *policy* says when the source turns it into an ETS. Both are
-interchangeable per source, because the papers' figures compare them.
+A *promise* computes the heartbeat that holds now; a *policy* decides when the source turns it into an ETS.
+Both can be chosen per source, because the papers' figures compare them.
 """
 
 from __future__ import annotations
@@ -10,50 +10,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from headrace.arrays import Times
 from headrace.errors import TimeError
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
-Times = npt.NDArray[np.int64]
-
 
 class Promise(Protocol):
-    """The largest heartbeat that a source can stand for.
+    """The largest heartbeat that a source can guarantee.
 
-    The clock speaks of rows that have not reached their source. Where rows wait at the source to be read,
-    `read` is the instant up to which all that reached it has been: the clock counts as far as that.
+    The clock is about rows that have not reached their source. If rows wait at the source until they are
+    read, `read` is the instant up to which everything has been read: the clock counts only up to there.
     """
 
     @property
     def by_clock(self) -> bool:
-        """Whether it may grow though no row of the stream comes."""
+        """Whether it may grow without new rows of the stream."""
         ...
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
-        """Rows with these times, at least one, came in at `now`, in this order; `read` as before them."""
+        """Rows with these times, at least one, came in at `now`, in this order; `read` from before them."""
         ...
 
     def at(self, now: int, read: int | None = None) -> int:
-        """The heartbeat at wall-clock instant `now`, read up to `read` or up to now; never decreases."""
+        """The heartbeat at wall-clock instant `now`, read up to `read` or to now; never decreases."""
         ...
 
     def before(self, now: int) -> int:
-        """The heartbeat in force for rows that arrive at `now`: it was known before them."""
+        """The heartbeat that applies to rows that arrive at `now`: known before they came."""
         ...
 
     def snapshot(self) -> Mapping[str, Any]:
-        """What it has learnt, as scalars and arrays by name."""
+        """The learned state, as scalars and arrays by name."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `snapshot` gave."""
+        """Restore what `snapshot` returned."""
         ...
 
 
 class Stateless:
-    """What promises that learn nothing have in common."""
+    """The common part of promises without state."""
 
     by_clock = True
 
@@ -74,7 +70,7 @@ class Stateless:
 
 
 class ClockPromise(Stateless):
-    """Internal timestamps: rows to come are stamped after now, so now is the heartbeat."""
+    """Internal timestamps: future rows get times after now, so now is the heartbeat."""
 
     def at(self, now: int, read: int | None = None) -> int:
         return now
@@ -82,7 +78,7 @@ class ClockPromise(Stateless):
 
 @dataclass
 class SkewPromise:
-    """External timestamps that keep up with the wall clock but for `delta`: t + (now − arrival of t) − δ."""
+    """External timestamps that keep up with the wall clock within `delta`: t + (now − arrival of t) − δ."""
 
     delta: int
     _latest: int = MIN_TIME
@@ -135,7 +131,7 @@ class TimerPromise(Stateless):
 class DisorderPromise:
     """External timestamps less than `delta` behind the newest of their stream, the bound of a watermark.
 
-    `latency`: they are also at most so far behind the wall clock, which speaks when the stream is silent.
+    `latency`: they are also at most this far behind the wall clock, which counts when the stream is silent.
     """
 
     delta: int
@@ -165,6 +161,7 @@ class DisorderPromise:
         return self.latency is not None
 
     def _behind(self, newest: int, clock: int) -> int:
+        """The heartbeat by rows or, if `latency` is set and proves more, by the clock."""
         by_rows = plus(newest, -self.delta)
         return by_rows if self.latency is None else max(by_rows, plus(clock, -self.latency))
 
@@ -177,7 +174,7 @@ class DisorderPromise:
 
 @dataclass
 class StrongestPromise:
-    """The largest heartbeat of several promises: each stands by itself."""
+    """The largest heartbeat of several promises; each of them holds on its own."""
 
     promises: tuple[Promise, ...]
 
@@ -206,7 +203,7 @@ class StrongestPromise:
 
 
 class DataPromise(Stateless):
-    """External timestamps about which nothing is known but what the source itself says by heartbeats."""
+    """External timestamps without any knowledge except the heartbeats that the source itself sends."""
 
     by_clock = False
 
@@ -219,7 +216,7 @@ class LatentPromise(Stateless):
 
 @dataclass(frozen=True)
 class Policy:
-    """When a promise becomes an ETS: on demand, and/or each `interval` ticks, or never."""
+    """When a promise becomes an ETS: on demand, and/or every `interval` ticks, or never."""
 
     name: str
     demand: bool = False
@@ -231,7 +228,7 @@ ON_DEMAND = Policy("on_demand", demand=True)
 
 
 def periodic(interval: int) -> Policy:
-    """An ETS each `interval` ticks of the wall clock, wanted or not."""
+    """An ETS every `interval` ticks of the wall clock, whether needed or not."""
     if interval <= 0:
         raise TimeError(
             "HR-T001", f"a period must be positive, not {interval}", hint="give ticks of the time domain"

@@ -13,10 +13,10 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
 from headrace.time.bounds import NEVER, Bounds
-from headrace.time.pareto import join, minimal
-from headrace.time.skew import Ints, SkewMatrix
+from headrace.time.skew import SkewMatrix, join, minimal
 from headrace.time.systems import Population
 
 Triple = tuple[int, int, int]
@@ -24,9 +24,9 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Bounds over m groups and, per source, the group it belongs to: what the heartbeat generator takes.
+    """Bounds over m groups and the group of each source: the input of the heartbeat generator.
 
-    `names` are those of the sources, where they have any.
+    `names` are the names of the sources, if they have any.
     """
 
     bounds: Bounds
@@ -42,8 +42,8 @@ class Grouped:
 def group_bounds(bounds: Bounds, group: Sequence[int] | Ints, names: Sequence[str] | None = None) -> Grouped:
     """⊔ of a matrix (give it B* for the paper's B̂) and the latencies of the groups.
 
-    Tuple-based pairs survive only towards a group of one: they count tuples of one source, and n tuples
-    of a group need not be n tuples of each member.
+    Tuple-based pairs remain only towards a group of one: they count tuples of one source, and n tuples of a
+    group need not be n tuples of each member.
     """
     index, m = _checked(group, bounds.skew.size)
     labels = _names(names, m)
@@ -60,7 +60,7 @@ def group_population(
     timeout: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Grouped:
-    """The same from a population, whose n × n matrix is never made."""
+    """The same for a population, without building its n × n matrix."""
     index, m = _checked(group, len(population.latency))
     labels = _names(names, m)
     return Grouped(
@@ -69,7 +69,7 @@ def group_population(
 
 
 def group_named(bounds: Bounds, groups: Sequence[Sequence[str]]) -> Grouped:
-    """`group_bounds` of groups by name; streams that no group names stay by themselves."""
+    """`group_bounds` for groups by name; streams that are in no group stay alone."""
     members = [[name for name in group if name in bounds.streams] for group in groups]
     named = {name for group in members for name in group}
     members += [[name] for name in bounds.streams if name not in named]
@@ -81,7 +81,7 @@ def group_named(bounds: Bounds, groups: Sequence[Sequence[str]]) -> Grouped:
 def ensure_groups_move(grouped: Grouped, others: Collection[str] = ()) -> None:
     """Refuse a group whose heartbeat never rises: the rows of its members would wait forever.
 
-    `others` are members of which something else is promised.
+    `others`: members with another promise.
     """
     bounds = grouped.bounds
     if bounds.timeout is not None and bounds.timeout != NEVER:
@@ -99,11 +99,12 @@ def ensure_groups_move(grouped: Grouped, others: Collection[str] = ()) -> None:
 
 
 def join_entries(entries: Iterable[Sequence[Triple]]) -> list[Triple]:
-    """⊔ of sets of (t, n, δ): pairwise maxima, redundant ones removed; empty as soon as one set is."""
+    """⊔ of sets of (t, n, δ): pairwise maxima without redundant ones; empty if one of the sets is empty."""
     return reduce(_join_two, map(list, entries))
 
 
 def _join_two(left: list[Triple], right: list[Triple]) -> list[Triple]:
+    """The least upper bounds of all pairs, without those that others imply."""
     both = {(max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])) for a in left for b in right}
     if not both:
         return []
@@ -113,6 +114,7 @@ def _join_two(left: list[Triple], right: list[Triple]) -> list[Triple]:
 
 
 def _joined(skew: SkewMatrix, group: Ints, names: Sequence[str]) -> SkewMatrix:
+    """The skew matrix between groups. Tuple-based pairs count only for groups of one."""
     m = len(names)
     size = np.bincount(group, minlength=m)
     usable = np.flatnonzero((skew.n == 0) | (size[group[skew.target]] == 1))
@@ -129,7 +131,7 @@ def _joined(skew: SkewMatrix, group: Ints, names: Sequence[str]) -> SkewMatrix:
 
 
 def _block(skew: SkewMatrix, part: Ints, entries: int) -> list[Triple]:
-    """⊔ of the pairs in `part`, which must cover all `entries` of the block or prove nothing."""
+    """⊔ of the pairs in `part`; empty unless they cover all `entries` of the block."""
     begin = np.flatnonzero(np.diff(skew.key[part], prepend=-1))
     if len(begin) < entries:
         return []
@@ -152,6 +154,7 @@ def _names(names: Sequence[str] | None, m: int) -> tuple[str, ...]:
 
 
 def _checked(group: Sequence[int] | Ints, sources: int) -> tuple[Ints, int]:
+    """The group numbers as an array and the number of groups; raises if a group is empty."""
     index = np.asarray(group, dtype=np.int64)
     if len(index) != sources:
         raise TimeError("HR-T041", f"{len(index)} group numbers for {sources} sources", hint="one per source")

@@ -6,6 +6,8 @@ Laws: it never decreases; it is never violated while the bounds hold; it is the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,14 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
 from headrace.time.arrivals import batch, went_back
 from headrace.time.bounds import NEVER, Bounds, ensure_progress
 from headrace.time.grouping import Grouped
 from headrace.time.holding import Holding, explain
-from headrace.time.schedule import Schedule, lay_out
-from headrace.time.skew import Ints
-from headrace.time.staircases import Staircases
+from headrace.time.staircases import Schedule, Staircases, lay_out
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 Snapshot = dict[str, Any]
@@ -29,18 +30,19 @@ Snapshot = dict[str, Any]
 class HeartbeatGenerator:
     """Per-stream and overall heartbeats from arrivals, in memory bounded by streams × (horizon ÷ tick).
 
-    `arrive` takes batches; asking for heartbeats at `now` presumes that the arrivals of `now` have been
-    given, since a heartbeat speaks of what comes after its instant. `tick` coarsens the wall clock: less
-    memory, and no heartbeat later by `tick` or more (§5.1). With `close`, B* is used in place of B.
+    `arrive` takes batches. Ask for heartbeats at `now` only after all arrivals of `now` were given, because a
+    heartbeat is about rows after its instant. `tick` coarsens the wall clock: less memory, and heartbeats are
+    less than `tick` later (§5.1). With `close`, B* is used in place of B.
 
-    Of groups (§5.2) the streams are the members: they arrive and have heartbeats, each that of its group.
+    With groups (§5.2) the streams are the members: they have arrivals, and each has the heartbeat of its
+    group.
 
-    `ordered`: the arrivals of one clock are given in the order in which they came. A micro-batch of several
-    streams does not know that order: of another stream, a row then comes after those of earlier clocks only.
+    `ordered`: the arrivals of one clock value are in order of arrival. A micro-batch of several streams does
+    not know that order: then a row counts as later only than rows of other streams with earlier clocks.
 
-    Rows may wait at their sources: clocks are then those at which they are read, and `read_up_to` says how
-    far each stream has been. What rows of one stream prove of another counts once that one has been read up
-    to the clock at which they were: the rows of it that are still to come then came after them.
+    Rows may wait at their sources: clocks are then those at which rows are read, and `read_up_to` sets how
+    far each stream has been read. Rows of one stream prove something about another once that one has been
+    read up to the same clock: its rows after that also came later.
     """
 
     def __init__(
@@ -58,22 +60,24 @@ class HeartbeatGenerator:
         self._waits = False
         self._steps = Staircases(self._laid_out(), len(self.bounds.streams))
         self._sent: Ints | None = None
+        self._settings: tuple[Bounds, str] | None = None
         self._now = MIN_TIME
 
     def _laid_out(self) -> Schedule:
+        """The schedule of the current bounds."""
         alone = np.ones(len(self.groups), np.bool_)
         if self._grouped is not None:
             alone = np.bincount(self._group, minlength=len(self.groups)) < 2
         return lay_out(self.bounds, self._ordered, alone, self._waits)
 
     def unordered(self) -> HeartbeatGenerator:
-        """A new one by the same bounds, for arrivals whose order within a clock is not known."""
+        """A new generator with the same bounds, for arrivals without a known order within a clock value."""
         bounds = self.bounds if self._grouped is None else replace(self._grouped, bounds=self.bounds)
         return HeartbeatGenerator(bounds, tick=self._tick, close=False, ordered=False)
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams that have a heartbeat each, in order; of groups, their members."""
+        """The streams with a heartbeat, in order; with groups, their members."""
         return self.groups if self._grouped is None else self._grouped.members
 
     @property
@@ -82,7 +86,7 @@ class HeartbeatGenerator:
         return self.bounds.streams
 
     def heard_by(self, streams: Collection[str]) -> frozenset[str]:
-        """The streams whose arrivals can move the heartbeat of one of `streams`; a timeout hears all."""
+        """The streams whose arrivals can move a heartbeat of one of `streams`; with a timeout, all."""
         if self._timeout != NEVER:
             return frozenset(self.streams)
         numbers = {name: i for i, name in enumerate(self.streams)}
@@ -98,7 +102,7 @@ class HeartbeatGenerator:
 
     @property
     def last_arrival(self) -> Ints:
-        """The clock of the latest arrival on each stream, or in its group; `MIN_TIME` where none came."""
+        """The clock of the latest arrival on each stream, or in its group; `MIN_TIME` if there was none."""
         return self._of_members(self._steps.spoken)
 
     def arrive(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
@@ -112,9 +116,9 @@ class HeartbeatGenerator:
         self._steps.arrive(s, x, c, self._tick, self._timeout)
 
     def read_up_to(self, clocks: npt.ArrayLike) -> None:
-        """Of each stream, all that reached its source by its clock has been given; clocks never go back.
+        """By stream, everything that reached its source by this clock has been given; clocks never go back.
 
-        `MAX_TIME` is for a stream whose rows do not wait, `MIN_TIME` for one of which nothing is known yet.
+        `MAX_TIME`: rows of the stream do not wait. `MIN_TIME`: nothing is known yet.
         """
         if not self._waits:
             self._waits = True
@@ -127,9 +131,9 @@ class HeartbeatGenerator:
         self._steps.reads[:] = reads
 
     def promise(self, stream: int, time: int) -> None:
-        """A heartbeat the source itself sent: every tuple still to come on `stream` is later than `time`.
+        """A heartbeat that the source itself sent: every future tuple on `stream` is later than `time`.
 
-        A group's rises to the least that all its members have sent.
+        The heartbeat of a group rises to the least that all its members have sent.
         """
         group = stream
         if self._grouped is not None:
@@ -141,7 +145,7 @@ class HeartbeatGenerator:
         self._steps.promise[group] = max(int(self._steps.promise[group]), time)
 
     def advance(self, now: int) -> bool:
-        """Let what is due by `now` come due; whether any heartbeat rose. The clock never goes back."""
+        """Advance to `now`, never back; whether any heartbeat rose."""
         if now < max(self._now, self._steps.last):
             raise went_back(now)
         self._now = now
@@ -154,16 +158,16 @@ class HeartbeatGenerator:
         return found if self._sent is None else np.maximum(found, self._sent)
 
     def group_heartbeats(self, now: int) -> Ints:
-        """The heartbeat of each group at `now`, at no cost for its members."""
+        """The heartbeat of each group at `now`; the cost does not depend on the number of members."""
         self.advance(now)
         return self._steps.promise.copy()
 
     def _of_members(self, values: Ints) -> Ints:
-        """Values of groups as those of the streams."""
+        """From values by group to values by stream."""
         return values.copy() if self._grouped is None else values[self._group]
 
     def _in_groups(self, streams: Ints) -> Ints:
-        """Numbers of streams as those of their groups."""
+        """From stream numbers to group numbers."""
         return streams if self._grouped is None else self._grouped.group[streams]
 
     def heartbeat(self, now: int) -> int:
@@ -172,12 +176,12 @@ class HeartbeatGenerator:
         return int(self._steps.promise.min(initial=MAX_TIME))
 
     def next_change(self, now: int) -> int | None:
-        """The next instant after `now` at which a heartbeat rises if nothing arrives, or None."""
+        """The next instant after `now` at which a heartbeat rises without arrivals, or None."""
         self.advance(now)
         return self._steps.next_change(self._timeout)
 
     def explain(self, stream: int, now: int) -> Holding:
-        """What holds the heartbeat of `stream` where it is, and when it would next rise by itself."""
+        """What holds back the heartbeat of `stream`, and when it will next rise without arrivals."""
         self.advance(now)
         group = int(self._in_groups(np.array([stream]))[0])
         return replace(explain(self.bounds, self._steps, group, now), stream=self.streams[stream])
@@ -188,9 +192,10 @@ class HeartbeatGenerator:
         return explain(self.bounds, self._steps, int(np.argmin(self._steps.promise)), now)
 
     def rebind(self, bounds: Bounds, *, close: bool = False) -> None:
-        """Go on under other bounds for the same streams, such as newly estimated ones.
+        """Continue with other bounds for the same streams, such as newly estimated ones.
 
-        Heartbeats already given stand, so they still never decrease. A timeout left out is kept.
+        Earlier heartbeats remain valid, so heartbeats still never decrease. Without a new timeout the old one
+        stays.
         """
         if bounds.streams != self.groups:
             raise TimeError(
@@ -202,13 +207,47 @@ class HeartbeatGenerator:
         self.bounds = renewed
         self._steps.relay(self._laid_out())
 
+    @property
+    def settings(self) -> str:
+        """The bounds, groups and tick: a snapshot continues exactly only under equal ones."""
+        if self._settings is None or self._settings[0] is not self.bounds:
+            skew = self.bounds.skew
+            own = [
+                self.streams,
+                self.groups,
+                self.bounds.latency,
+                self.bounds.timeout,
+                self._tick,
+                self._ordered,
+            ]
+            digest = hashlib.sha256(json.dumps(own).encode())
+            for each in (skew.source, skew.target, skew.t, skew.n, skew.delta, self._group):
+                digest.update(np.ascontiguousarray(each, np.int64).tobytes() + b"/")
+            self._settings = (self.bounds, digest.hexdigest()[:16])
+        return self._settings[1]
+
+    def sent(self) -> Ints:
+        """The heartbeats given so far."""
+        found = self._of_members(self._steps.promise)
+        return found if self._sent is None else np.maximum(found, self._sent)
+
+    def begin_at(self, heartbeats: Ints) -> None:
+        """Continue with heartbeats that were given before, under other bounds; they are never taken back."""
+        for stream in np.flatnonzero(heartbeats > MIN_TIME).tolist():
+            self.promise(stream, int(heartbeats[stream]))
+
+    def resume(self, settings: str, snapshot: Mapping[str, Any]) -> None:
+        """Restore a snapshot that was made under `settings`, if they are the same."""
+        if settings == self.settings:
+            self.restore(snapshot)
+
     def snapshot(self) -> Snapshot:
-        """All state as a plain dict of arrays and ints; the bounds are the caller's to keep."""
+        """All state as a plain dict of arrays and ints; without the bounds, which the caller keeps."""
         sent = {} if self._sent is None else {"sent": self._sent.copy()}
         return {"now": self._now, **sent, **self._steps.snapshot()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a generator with the same bounds, groups and tick."""
+        """Continue from a snapshot of a generator with the same bounds, groups and tick."""
         wanted, self._waits = self._waits, "reads" in snapshot
         self._steps = Staircases(self._laid_out(), len(self.groups))
         self._steps.restore(snapshot)
@@ -224,7 +263,7 @@ class HeartbeatGenerator:
 
 
 def _index(group: Ints) -> npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
-    """The group of each source in as few bytes as will do: a small table is a fast table."""
+    """The group of each source in the smallest integer type that fits: a small table is a fast table."""
     greatest = int(group.max(initial=0))
     if greatest < 1 << 8:
         return group.astype(np.uint8)

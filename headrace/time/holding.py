@@ -1,4 +1,4 @@
-"""Why a heartbeat is where it is: the evidence behind it, and what would move it."""
+"""Explains a heartbeat: the evidence behind it, and what would raise it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.arrays import Ints
 from headrace.time.bounds import Bounds
-from headrace.time.skew import Ints, Pair
+from headrace.time.skew import Pair
 from headrace.time.staircases import Staircases
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A pair of `source` on the stream: what it proves now, and will prove next without new arrivals."""
+    """A pair of `source` on the stream: what it proves now, and what it will prove next without arrivals."""
 
     source: str
     pair: Pair
@@ -27,10 +28,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Holding:
-    """The heartbeat of a stream, the evidence that gave it, and all else that could raise it.
+    """The heartbeat of a stream, the evidence behind it, and everything else that could raise it.
 
-    `holder` is None while nothing proves anything, or when a timeout or the source's own heartbeat proved
-    more than any pair does. `unbounded` names the streams whose tuples can never move this one along.
+    `holder` is None while there is no evidence, or if a timeout or the source's own heartbeat proved more
+    than any pair. `unbounded` names the streams whose tuples can never raise this heartbeat.
     """
 
     stream: str
@@ -58,7 +59,7 @@ class Holding:
 
 
 def explain(bounds: Bounds, steps: Staircases, stream: int, now: int) -> Holding:
-    """What holds `stream` back at `now`; `steps` have been matured to `now`."""
+    """What holds `stream` back at `now`; `steps` must be matured to `now`."""
     heartbeat = int(steps.promise[stream])
     evidence = sorted(_evidence(bounds, steps, stream, now), key=lambda e: -e.proves)
     holder = evidence[0] if evidence and evidence[0].proves == heartbeat > MIN_TIME else None
@@ -78,7 +79,7 @@ def explain(bounds: Bounds, steps: Staircases, stream: int, now: int) -> Holding
 
 
 def _evidence(bounds: Bounds, steps: Staircases, stream: int, now: int) -> list[Evidence]:
-    """One item per time-based pair on `stream` whose source has spoken."""
+    """One item per time-based pair on `stream` whose source has had arrivals."""
     heartbeat, latency = int(steps.promise[stream]), bounds.latency[stream]
     found = []
     for i in np.flatnonzero(steps.top[: len(bounds.streams)] != MIN_TIME):
@@ -112,6 +113,7 @@ def _weigh(
     i: int,
     now: int,
 ) -> Evidence:
+    """What a pair proves now, and when it will next prove more than the heartbeat."""
     due = int(np.searchsorted(clocks, max(MIN_TIME, now - delay), side="right"))
     proves = plus(int(values[due - 1]), -pair.delta) if due else MIN_TIME
     coming = [
@@ -123,6 +125,7 @@ def _weigh(
 
 
 def _stairs(steps: Staircases, row: int) -> tuple[Ints, Ints]:
+    """The steps of one row: the clocks at which the greatest time rose, and to what."""
     at = np.arange(steps.head[row], steps.tail[row]) & (steps.clock.shape[1] - 1)
     return steps.clock[row, at], steps.value[row, at]
 
@@ -130,7 +133,7 @@ def _stairs(steps: Staircases, row: int) -> tuple[Ints, Ints]:
 def _next(
     bounds: Bounds, steps: Staircases, evidence: list[Evidence], heartbeat: int
 ) -> tuple[int | None, int | None]:
-    """The earliest rise, by a pair or by the timeout."""
+    """The next rise, by a pair or by the timeout."""
     coming = [
         (e.next_at, e.next_proves) for e in evidence if e.next_at is not None and e.next_proves is not None
     ]

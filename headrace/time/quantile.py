@@ -2,9 +2,9 @@
 
 Srivastava & Widom §2 name bounds "having a certain confidence" and leave them open. Here the skew of a tuple
 is measured against the greatest time on *any* stream, so that one quantile per stream suffices: a bound δ_j
-that a share 1 − ε of j's tuples kept loses a share ε of them, with no sum over pairs of streams.
+that a share 1 − ε of j's tuples kept loses a share ε of them, without a sum over pairs of streams.
 
-What is guaranteed. If skews are exchangeable (independent of each other, with a steady distribution), the
+Guarantee. If skews are exchangeable (independent of each other, with a steady distribution), the
 next row is later than the k-th smallest of n skews with a probability of at most (n + 1 − k)/(n + 1). So the
 bound is the skew with k = ⌈(1 − ε)(n + 1)⌉, and the expected loss is at most ε. With fewer than 1/ε rows
 there is no such k: the bound is then the greatest skew times √(1/(ε(n + 1))), which suffices for tails as
@@ -12,48 +12,49 @@ heavy as 1/x². Before `LEAST` rows nothing is promised. And while the time seen
 bound, rows with long delays have not all come: the bound is then twice the greatest skew.
 
 If skews depend on each other (bursts, drift, an outage and its backlog), no share can be guaranteed: rows are
-lost that were on their way when a promise was made. But a loss is seen and answered. From ¾ε on less is aimed
-at. When plainly k times ε was lost, k > 1, the bound is at least k times the greatest skew so far: then a row
-is lost only if it is later than that, or behind a promise that was made before.
+lost that were on their way when a promise was made. But the estimator reacts to losses. From a loss of ¾ε on,
+it aims for less than ε. If clearly k times ε was lost, k > 1, the bound is at least k times the greatest skew
+so far: then a row is lost only if it is later than that, or behind an earlier promise.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
 from headrace.time.arrivals import batch, skews, went_back
 from headrace.time.bounds import Bounds
-from headrace.time.histogram import BUCKETS, Floats, bucket, quantiles
-from headrace.time.skew import Ints, SkewMatrix
+from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 LEAST: Final = 20
-"""Rows of all streams together before anything is promised without a ceiling."""
+"""The rows of all streams together that must be seen before there is a promise without a ceiling."""
 
 SPAN: Final = 4
-"""Times the bound: how long must be seen before the skews seen are taken to be all there are."""
+"""Times the bound: how long the streams must be observed before the skews seen count as complete."""
 
 NEARLY, TOO_MUCH = 0.75, 1.25
-"""Times ε: a loss from which less is aimed at, and one from which a tenth of ε is."""
+"""Times ε: the loss from which the aim is less than ε, and the loss from which it is a tenth of ε."""
 
 PLAINLY = 3.0
-"""Deviations more than ε explains, from which nothing more may be lost."""
+"""Standard deviations beyond what ε explains, from which no further loss is accepted."""
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """Lose a share `epsilon` of each stream's rows, in expectation; keep the bound within [floor, ceiling].
+    """Lose at most a share `epsilon` of each stream's rows, on average; keep the bound in [floor, ceiling].
 
-    That holds for delays that do not depend on each other. With bursts or drift more may be lost, until the
-    bound has followed: see the module. A ceiling that is too low loses more.
+    This holds for independent delays. With bursts or drift more may be lost until the bound has followed: see
+    the module. A ceiling that is too low loses more.
 
-    With `half_life`, a row counts half as much after so many later rows of its stream.
+    With `half_life`, the weight of a row halves after this many later rows of its stream.
     """
 
     epsilon: float = 0.001
@@ -63,7 +64,7 @@ class Confidence:
 
     @property
     def promise(self) -> str:
-        """What is guaranteed, in words."""
+        """The guarantee as text."""
         share = f"{self.epsilon:.2%}" if self.epsilon else "none"
         return f"to lose {share} of the rows if delays are independent; more in bursts, until it has followed"
 
@@ -77,11 +78,12 @@ class Confidence:
 class QuantileEstimator:
     """One bound per stream against the greatest time seen on any stream: O(1) per arrival.
 
-    A stream is judged by the quantile of all streams together: by its own where that is smaller and it has
-    shown the 1/ε rows that it takes to know, and by its own where it is surely later. "Surely" is its own
-    quantile at a loss of ε + 2√(ε/r) + 2/r, two deviations more than ε explains in its r rows. Before there
-    are enough rows, the bound is the ceiling, or nothing is promised where no ceiling is set. Bounds are
-    renewed when rows have grown by a hundredth or one was lost, so that their cost per row falls to nothing.
+    The bound of a stream is the quantile of all streams together. A stream's own quantile is used if it is
+    smaller and the stream has had the 1/ε rows needed to know it, or if the stream is surely later. "Surely"
+    is its own quantile at a loss of ε + 2√(ε/r) + 2/r, two deviations more than ε explains in its r rows.
+    Before there are enough rows, the bound is the ceiling, or there is no promise if no ceiling is set.
+    Bounds are recomputed when rows have grown by one percent or a row was lost, so the cost per row becomes
+    negligible.
     """
 
     def __init__(self, streams: Sequence[str], confidence: Confidence | None = None) -> None:
@@ -101,6 +103,11 @@ class QuantileEstimator:
         self._renew_at = 1
         self._used = 1
         self._stale = np.zeros(len(self.streams), dtype=np.bool_)
+
+    @property
+    def settings(self) -> str:
+        """The streams and the confidence."""
+        return json.dumps([self.streams, list(astuple(self.confidence))])
 
     def observe(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
         """Learn from arrivals in order."""
@@ -143,6 +150,7 @@ class QuantileEstimator:
         return self._delta.copy()
 
     def _estimate(self) -> Ints:
+        """A bound per stream: its own quantile with enough rows, else the pooled one, within the limits."""
         c = self.confidence
         self._refresh()
         rows = float(self._pooled.sum())
@@ -160,7 +168,7 @@ class QuantileEstimator:
         return np.clip(np.maximum(known, _times(worst, care)), c.floor, c.ceiling)
 
     def _care(self, enough: npt.NDArray[np.bool_], own_rows: Floats, rows: float) -> Floats:
-        """What the greatest skew is multiplied with where the quantile is not enough; 0 where it is."""
+        """The factor for the greatest skew where the quantile is not enough; 0 where it is."""
         epsilon = self.confidence.epsilon
         if epsilon == 0.0:
             return np.zeros(len(self.streams))
@@ -170,12 +178,12 @@ class QuantileEstimator:
         return np.maximum(np.where(over > 1.0, over, 0.0), few if few > 1.0 else 0.0)
 
     def _early(self, bound: int) -> float:
-        """Twice, while the time seen is so short that rows with long delays have not come yet; else 0."""
+        """2 while the observed time is too short for rows with long delays to have come; else 0."""
         loses = self.confidence.epsilon > 0.0
         return 2.0 if loses and float(bound) * SPAN > self._newest - self._oldest else 0.0
 
     def _refresh(self) -> None:
-        """Own quantiles of the streams that have spoken since: at ε, and at a loss that ε cannot explain."""
+        """Update the own quantiles of streams with new rows: at ε, and at a loss that ε cannot explain."""
         stale, epsilon = np.flatnonzero(self._stale), self.confidence.epsilon
         self._stale[:] = False
         counts, rows = self._counts[stale, : self._used], self._sample()[stale]
@@ -185,12 +193,12 @@ class QuantileEstimator:
         self._surely[stale] = self._own[stale] if epsilon == 0.0 else quantiles(counts, 1.0 - beyond)
 
     def _sample(self) -> Ints:
-        """How many rows each stream's counts stand for."""
+        """The number of rows in each stream's counts."""
         life = self.confidence.half_life
         return self._rows if life is None else np.minimum(self._rows, 2 * life)
 
     def raise_to_due(self, now: int, promise: Ints) -> None:
-        """τ_j = greatest time on any stream − δ_j, at once."""
+        """τ_j = greatest time on any stream − δ_j, immediately."""
         if now < self._clock:
             raise went_back(now)
         self._clock = now
@@ -203,7 +211,7 @@ class QuantileEstimator:
             np.maximum(promise, due, out=promise)
 
     def bounds(self, timeout: int | None = None) -> Bounds:
-        """The same as a matrix: every stream gives (0, δ_j) on j."""
+        """The same as a matrix: every stream has the bound (0, δ_j) on j."""
         n = len(self.streams)
         i, j = np.divmod(np.arange(n * n, dtype=np.int64), n)
         zero = np.zeros_like(i)
@@ -220,7 +228,7 @@ class QuantileEstimator:
         return held | arrays | times | {"renew_at": self._renew_at}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of an estimator of the same streams."""
+        """Continue from a snapshot of an estimator of the same streams."""
         if np.shape(snapshot["rows"]) != self._rows.shape:
             raise TimeError("HR-T024", "a snapshot of other streams", hint="restore with the same streams")
         self._counts[:] = 0.0
@@ -236,12 +244,12 @@ class QuantileEstimator:
 
 
 def _over(lost: Any, allowed: Any, deviations: float) -> Any:
-    """Rows lost over rows that may be; a few deviations more are no sign of anything."""
+    """Lost rows divided by the rows that may be lost, without a few standard deviations of chance."""
     return np.maximum(lost - deviations * np.sqrt(allowed), 0.0) / np.maximum(allowed, 1e-300)
 
 
 def _left(epsilon: float, lost: Any, rows: Any) -> Any:
-    """The loss that is aimed at: ε as long as less was lost, then less, down to a tenth."""
+    """The loss to aim for: ε while less was lost, then less, down to a tenth."""
     over = _over(lost, epsilon * rows, 1.0)
     return epsilon * np.clip((TOO_MUCH - over) / (TOO_MUCH - NEARLY), 0.1, 1.0)
 
@@ -255,3 +263,36 @@ def _level(epsilon: Any, rows: npt.NDArray[Any]) -> Floats:
 def _times(skew: Ints, factor: Floats) -> Ints:
     """Skews times factors, saturated."""
     return np.minimum(skew.astype(np.float64) * factor, float(MAX_TIME // 2)).astype(np.int64)
+
+
+# Counts of skews in buckets of equal relative width: exact below 64, within 1/64 above, at any magnitude.
+
+
+Floats = npt.NDArray[np.float64]
+
+_BITS = 6
+_SUB = 1 << _BITS
+BUCKETS = (64 - _BITS) * _SUB
+
+
+def bucket(values: Ints) -> Ints:
+    """The bucket of each value ≥ 0; buckets ascend with values."""
+    _, exponent = np.frexp(values.astype(np.float64))
+    shift = np.maximum(exponent.astype(np.int64) - 1 - _BITS, 0)
+    shift -= (values >> shift) < _SUB * (shift > 0)
+    return np.where(values < _SUB, values, shift * _SUB + (values >> shift))
+
+
+def upper(buckets: Ints) -> Ints:
+    """The largest value of each bucket."""
+    shift = np.maximum(buckets // _SUB - 1, 0)
+    mantissa = buckets - shift * _SUB
+    return np.where(buckets < _SUB, buckets, (mantissa << shift) + ((np.int64(1) << shift) - 1))
+
+
+def quantiles(counts: Floats, share: Floats) -> Ints:
+    """Per row, the least bucket top that at least `share` of its counts do not exceed; 0 if it has none."""
+    running = np.cumsum(counts, axis=-1)
+    total = running[..., -1]
+    reached = running >= (share * total * (1 - 1e-12))[..., None]
+    return np.where(total > 0, upper(np.asarray(np.argmax(reached, axis=-1), dtype=np.int64)), 0)

@@ -12,20 +12,69 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
-from headrace.time.pareto import minimal
 
-Ints = npt.NDArray[np.int64]
+# Redundant pairs (S⁻ of Srivastava & Widom, §3.2) and the join ⊔ (§5.2), over columns of (t, n, δ).
+#
+# A pair is redundant if the set has another one that is no later in `t` and `n` and no larger in δ.
+
+
+def minimal(key: Ints, t: Ints, n: Ints, delta: Ints) -> Ints:
+    """Positions of the non-redundant pairs of each key, sorted by (key, t, n, δ); one of equal pairs is kept.
+
+    One sweep per distinct `n`: among pairs that count at most `n` tuples, sorted by t, only those whose δ
+    is below every earlier one survive.
+    """
+    if not len(key):
+        return np.zeros(0, dtype=np.int64)
+    if len(np.unique(key)) == len(key):
+        return np.argsort(key)
+    kept = [_level(key, t, n, delta, int(count)) for count in np.unique(n)]
+    chosen = np.concatenate(kept)
+    order = np.lexsort((delta[chosen], n[chosen], t[chosen], key[chosen]))
+    return chosen[order]
+
+
+def _level(key: Ints, t: Ints, n: Ints, delta: Ints, count: int) -> Ints:
+    """The pairs of exactly `count` tuples that no pair of at most `count` makes redundant."""
+    able = np.flatnonzero(n <= count)
+    order = able[np.lexsort((n[able], delta[able], t[able], key[able]))]
+    rank = np.unique(delta[order], return_inverse=True)[1].astype(np.int64)
+    _, entry = np.unique(key[order], return_inverse=True)
+    falling = rank - entry.astype(np.int64) * (len(order) + 1)
+    below = np.ones(len(order), dtype=np.bool_)
+    below[1:] = falling[1:] < np.minimum.accumulate(falling)[:-1]
+    survivors: Ints = order[below]
+    exact: Ints = survivors[n[survivors] == count]
+    return exact
+
+
+def join(t: Ints, delta: Ints, begin: Ints) -> tuple[Ints, Ints]:
+    """⊔ of time-based sets: at each instant the weakest of their guarantees (§5.2).
+
+    `begin` marks where each set starts in the columns. Instants at which some set has no guarantee yet are
+    left out; the result has no redundant pairs.
+    """
+    nothing = np.iinfo(np.int64).max
+    instants = np.unique(t)
+    weakest = np.array(
+        [np.minimum.reduceat(np.where(t <= x, delta, nothing), begin).max() for x in instants], dtype=np.int64
+    )
+    said = weakest < nothing
+    keep = minimal(
+        np.zeros(said.sum(), dtype=np.int64), instants[said], np.zeros_like(instants[said]), weakest[said]
+    )
+    return instants[said][keep], weakest[said][keep]
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Pair:
     """After `t` ticks and then `n` tuples of the bounded source, it lags by less than `delta`.
 
-    `n == 0` is the paper's time-based pair, `t == 0 < n` its tuple-based pair. Both positive arises in the
-    closure only: a time-based step followed by a tuple-based one.
+    `n == 0` is the paper's time-based pair, `t == 0 < n` its tuple-based pair. Both positive occurs only in
+    the closure: a time-based step followed by a tuple-based one.
     """
 
     t: int
@@ -52,9 +101,9 @@ class Pair:
 class SkewMatrix:
     """The skew-bound matrix B over named streams; an entry is a set of pairs, possibly empty.
 
-    Held as columns `source, target, t, n, delta`, sorted and free of redundant pairs, so that two matrices
-    that promise the same are equal. Bounds speak of the source's clock, not only of its tuples: that is what
-    lets the closure reason with "virtual tuples" (§3.2) about a source that happens to be silent.
+    Stored as columns `source, target, t, n, delta`, sorted and without redundant pairs, so that two matrices
+    with the same promises are equal. Bounds are about the source's clock, not only about its tuples: so the
+    closure can reason with "virtual tuples" (§3.2) about a source that is silent.
     """
 
     streams: tuple[str, ...]
@@ -92,7 +141,7 @@ class SkewMatrix:
 
     @property
     def size(self) -> int:
-        """How many streams."""
+        """The number of streams."""
         return len(self.streams)
 
     @cached_property
@@ -121,11 +170,11 @@ class SkewMatrix:
         return all(map(np.array_equal, mine, (other.key, other.t, other.n, other.delta)))
 
     def product(self, other: SkewMatrix) -> SkewMatrix:
-        """`B * B'` of §3.2: what both say directly, and every path of one step in each.
+        """`B * B'` of §3.2: the pairs of both, and every path of one step in each.
 
         (t, δ) ⊗ (t', n', δ') = (t + t', n', δ + δ'): a virtual tuple at the middle source, then the second
         bound from there. A first step that counts tuples (n > 0) is not composed: it counts tuples of the
-        middle source, which say nothing of how many the last source has emitted, so no pair expresses it.
+        middle source, which do not show how many the last source has emitted, so no pair expresses it.
         """
         if self.streams != other.streams:
             raise TimeError(
@@ -149,7 +198,8 @@ class SkewMatrix:
     def closure(self) -> SkewMatrix:
         """B*: squared until idempotent, which takes at most ⌈log₂ n⌉ + 1 multiplications (§3.2).
 
-        Bounds of streams on themselves alone are their own closure: another step only adds to t and δ.
+        Matrices with only bounds of streams on themselves are their own closure: another step only adds to t
+        and δ.
         """
         if np.array_equal(self.source, self.target):
             return self
@@ -171,7 +221,7 @@ class SkewMatrix:
 
 
 def _rows(m: SkewMatrix) -> tuple[Ints, Ints, Ints]:
-    """Where each source's pairs begin, their targets, and the (t, n, δ) table, as the kernel wants them."""
+    """Where each source's pairs begin, their targets, and the (t, n, δ) table, for the kernel."""
     begin = np.searchsorted(m.source, np.arange(m.size + 1)).astype(np.int64)
     return begin, m.target, np.stack([m.t, m.n, m.delta], axis=1)
 
@@ -182,11 +232,13 @@ def _sorted(source: Ints, target: Ints, t: Ints, n: Ints, delta: Ints) -> tuple[
 
 
 def _triple(pair: Pair | tuple[int, int]) -> tuple[int, int, int]:
+    """The pair as (t, n, δ)."""
     p = pair if isinstance(pair, Pair) else Pair(*pair)
     return p.t, p.n, p.delta
 
 
 def _index(streams: Sequence[str]) -> dict[str, int]:
+    """The place of each stream by name; raises HR-T003 if a name occurs twice."""
     index = {name: i for i, name in enumerate(streams)}
     if len(index) != len(streams):
         raise TimeError(
@@ -196,6 +248,7 @@ def _index(streams: Sequence[str]) -> dict[str, int]:
 
 
 def _known(index: Mapping[str, int], name: str) -> int:
+    """The place of a stream; raises HR-T002 if it is unknown."""
     if name not in index:
         known = ", ".join(list(index)[:8])
         raise TimeError("HR-T002", f"no stream named {name!r} in the skew matrix", hint=f"known: {known}")

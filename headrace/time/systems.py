@@ -1,7 +1,7 @@
-"""The two example systems of Srivastava & Widom §4, written down once, for few sources or for very many.
+"""The two example systems of Srivastava & Widom §4, for few sources or for very many.
 
-A population holds a few numbers per source, O(n) (§5.1), and makes its n × n matrix only on demand. For
-groups of its sources it gives the ⊔ of §5.2 straight from those numbers, without the matrix.
+A population has a few numbers per source, O(n) (§5.1), and builds its n × n matrix only on demand. For groups
+of its sources it computes the ⊔ of §5.2 directly from those numbers, without the matrix.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from headrace.arrays import Ints
 from headrace.errors import TimeError
-from headrace.time.skew import Ints, SkewMatrix
+from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MAX_TIME
 
 
@@ -35,6 +36,7 @@ class Population(Protocol):
 
 
 def _column(values: Sequence[int] | Ints, n: int | None = None) -> Ints:
+    """Values ≥ 0 as an array; a single value is repeated n times."""
     column = np.atleast_1d(np.asarray(values, dtype=np.int64))
     column = np.broadcast_to(column, (n,)).copy() if n is not None and len(column) == 1 else column
     if len(column) and column.min() < 0:
@@ -57,7 +59,7 @@ def _table(streams: Sequence[str], parts: list[tuple[Ints, Ints, Ints, Ints, int
 
 @dataclass(frozen=True, eq=False)
 class GlobalCounter:
-    """§4.1: sources stamp tuples from one counter and spend between `fastest` and `slowest` on each token.
+    """§4.1: sources get times from one counter and spend between `fastest` and `slowest` on each token.
 
     B_ij = {(max(slowest_j − fastest_i, 0), 0), tuple-based (1, 0)}, B_ii = {(0, 0)}; no timeout is needed.
     """
@@ -73,6 +75,7 @@ class GlobalCounter:
         slowest: Sequence[int] | Ints,
         latency: Sequence[int] | Ints = (0,),
     ) -> GlobalCounter:
+        """Check and build; `fastest` and `slowest` have one value per source."""
         low, high = _column(fastest), _column(slowest)
         if len(low) != len(high) or (low > high).any():
             raise TimeError(
@@ -81,6 +84,7 @@ class GlobalCounter:
         return cls(low, high, _column(latency, len(low)))
 
     def skew(self, streams: Sequence[str]) -> SkewMatrix:
+        """Time-based and tuple-based pairs between different sources; (0, 0) within a source."""
         i, j = np.divmod(np.arange(len(streams) ** 2, dtype=np.int64), len(streams))
         other, same = i != j, i == j
         lag = np.maximum(self.slowest[j] - self.fastest[i], 0)[other]
@@ -105,8 +109,8 @@ class GlobalCounter:
 class DistributedSensors:
     """§4.2: local clocks deviate from a global one by at most `deviation`, kept by periodic synchronisation.
 
-    B_ij = {(0, d_i + d_j)}, B_ii = {(0, d_i)}: a timeout is needed. Where source j's clock advances by at
-    least `rate_j` per tick, B_ij also holds (⌈(d_i + d_j) / r_j⌉, 0) and B_jj (⌈d_j / r_j⌉, 0): none is.
+    B_ij = {(0, d_i + d_j)}, B_ii = {(0, d_i)}: a timeout is needed. If source j's clock advances by at least
+    `rate_j` per tick, B_ij also has (⌈(d_i + d_j) / r_j⌉, 0) and B_jj (⌈d_j / r_j⌉, 0): then none is needed.
     """
 
     deviation: Ints
@@ -120,6 +124,7 @@ class DistributedSensors:
         latency: Sequence[int] | Ints = (0,),
         rate: Sequence[int] | Ints | None = None,
     ) -> DistributedSensors:
+        """Check and build; a `rate` adds pairs with δ = 0."""
         d = _column(deviation)
         r = None if rate is None else _column(rate, len(d))
         if r is not None and (r == 0).any():
@@ -135,7 +140,7 @@ class DistributedSensors:
         return _table(streams, parts)
 
     def grouped(self, group: Ints, names: Sequence[str]) -> SkewMatrix:
-        """Exact without rates. With rates, the two end pairs of the ⊔ only: sound, at most later."""
+        """Exact without rates. With rates, only the two end pairs of the ⊔: correct, but possibly later."""
         m = len(names)
         top = _top(self.deviation, group, m)
         a, b = np.divmod(np.arange(m * m, dtype=np.int64), m)
@@ -147,7 +152,7 @@ class DistributedSensors:
         return _table(names, parts)
 
     def _catch_up(self, group: Ints, top: _Top) -> Ints:
-        """The greatest ⌈(d_i + d_j) / r_j⌉ over i in a, j in b (⌈d_j / r_j⌉ where a = b has one member)."""
+        """The greatest ⌈(d_i + d_j) / r_j⌉ over i in a, j in b (⌈d_j / r_j⌉ if a = b has one member)."""
         assert self.rate is not None
         m = len(top.first)
         waits = np.zeros((m, m), dtype=np.int64)
@@ -172,7 +177,7 @@ class SourceClasses:
         return self.grouped(every, streams)
 
     def grouped(self, group: Ints, names: Sequence[str]) -> SkewMatrix:
-        """⊔ over the classes present in each group: m² · c² entries, whatever the number of sources."""
+        """⊔ over the classes present in each group: m² · c² entries, for any number of sources."""
         from headrace.time.grouping import join_entries
 
         present = self._present(group, len(names))
@@ -190,6 +195,7 @@ class SourceClasses:
         return [{int(c): int(row[c]) for c in np.flatnonzero(row)} for row in count]
 
     def _entries(self, present: list[dict[int, int]], a: int, b: int) -> list[list[tuple[int, int, int]]]:
+        """The pairs between the members of two groups, one entry per pair of classes."""
         counted = sum(present[b].values()) == 1
         entries = []
         for x in present[a]:
@@ -207,7 +213,7 @@ def _triples(m: SkewMatrix, x: int, y: int, counted: bool) -> list[tuple[int, in
 
 @dataclass(frozen=True, eq=False)
 class _Top:
-    """The two largest values of each group and who has them; `alone` marks groups of one."""
+    """The two largest values of each group and the position of the largest; `alone` marks groups of one."""
 
     first: Ints
     second: Ints
@@ -219,6 +225,7 @@ _LOW = -MAX_TIME // 4
 
 
 def _top(values: Ints, group: Ints, m: int) -> _Top:
+    """The two greatest values of each group."""
     order = np.lexsort((-values, group))
     begin = np.searchsorted(group[order], np.arange(m + 1))
     size = np.diff(begin)
@@ -230,7 +237,7 @@ def _top(values: Ints, group: Ints, m: int) -> _Top:
 
 
 def _pairwise(x: _Top, y: _Top) -> Ints:
-    """The greatest x_i + y_j over two members i ≠ j; far below zero where there is one member."""
+    """The greatest x_i + y_j over two members i ≠ j; far below zero if there is only one member."""
     apart = x.first + y.first
     crossed = np.maximum(x.first + y.second, x.second + y.first)
     return np.where(x.owner == y.owner, crossed, apart)

@@ -15,7 +15,7 @@ from headrace import HeadraceError, StreamDef, col, lit, stream, table
 from headrace.builder import Builder, aggregate, count, expr, max_, sequence
 from headrace.errors import SqlError
 from headrace.sql.fragments import expression
-from headrace.sql.parse import parse
+from headrace.sql.parser.parse import parse
 from headrace.sql.place import reporting
 from tests.sql.mutation import mutations, words_of
 from tests.sql.running import BIDS, ITEMS, STREAMS
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[Callable[[], object], str, str]] = {
     "function": (lambda: bids.select("uper(item)"), "HR-Q013", "did you mean 'upper'?"),
     "aggregate": (lambda: bids.window(1).agg(n=aggregate("maxx", "price")), "HR-Q013", "did you mean 'max'?"),
     "types": (lambda: bids.where("item + 'a' > true"), "HR-Q014", ""),
-    "condition": (lambda: bids.where("price + 1"), "HR-Q017", "compare it with something"),
+    "condition": (lambda: bids.where("price + 1"), "HR-Q017", "write a comparison, such as x > 0"),
     "stream": (lambda: stream("bid", STREAMS), "HR-Q010", "did you mean 'bids'?"),
     "stream of nothing": (lambda: stream("bids"), "HR-Q010", "declare it"),
     "no stream": (lambda: stream(7), "HR-Q063", "StreamDefs"),  # type: ignore[arg-type]
@@ -45,29 +45,29 @@ CASES: dict[str, tuple[Callable[[], object], str, str]] = {
     "seconds of sequence numbers": (
         lambda: stream("bids", BIDS, ticks_per_second=None).window("1 hour"),
         "HR-Q021",
-        "plain number",
+        "without a unit",
     ),
-    "no window": (bids.window, "HR-Q020", "windows are made of"),
+    "no window": (bids.window, "HR-Q020", "possible arguments"),
     "two windows": (lambda: bids.window("1 hour", rows=3), "HR-Q020", "range and slide"),
     "rows": (lambda: bids.window(rows=0), "HR-Q020", ""),
     "window on a relation": (lambda: bids.window(now=True).window(now=True), "HR-Q022", "istream"),
     "unwindowed aggregate": (lambda: bids.agg(n=count()), "HR-Q030", "[RANGE 10 MINUTES]"),
     "nested aggregate": (lambda: bids.window(1).agg(n=max_(count())), "HR-Q031", ""),
     "not grouped": (lambda: bids.window(1).group_by("item").agg("price"), "HR-Q032", ""),
-    "having without groups": (lambda: bids.having("price > 3"), "HR-Q034", "write WHERE"),
+    "having without groups": (lambda: bids.having("price > 3"), "HR-Q034", "use WHERE"),
     "same name": (lambda: bids.join(bids), "HR-Q018", "AS"),
-    "two meanings": (lambda: bids.join(stream("bids", ITEMS).alias("b")), "HR-Q060", "another name"),
+    "two meanings": (lambda: bids.join(stream("bids", ITEMS).alias("b")), "HR-Q060", "rename one"),
     "two tables": (
         lambda: bids.join(table("t", ROWS)).join(table("t", ROWS.slice(0)).alias("u")),
         "HR-Q060",
-        "another name",
+        "rename one",
     ),
     "no rows": (lambda: table("t"), "HR-Q063", "read_table"),
     "tables only": (lambda: table("t", ROWS).named("q"), "HR-Q067", "join the table with a stream"),
     "time domains": (
         lambda: bids.join(stream(StreamDef("s", ITEMS, ticks_per_second=None))),
         "HR-Q023",
-        "one domain",
+        "ticks_per_second",
     ),
     "columns of a union": (lambda: bids.union(items.select("id")), "HR-Q041", "same number"),
     "key without a name": (
@@ -94,10 +94,10 @@ CASES: dict[str, tuple[Callable[[], object], str, str]] = {
     "meaningless": (bids.dstream, "HR-Q050", "[RANGE 10 MINUTES]"),
     "half an expression": (lambda: bids.where("price >"), "HR-Q001", ""),
     "two expressions": (lambda: bids.where("price, item"), "HR-Q001", ""),
-    "two statements": (lambda: bids.where("price > 1; item > 2"), "HR-Q001", "one by one"),
+    "two statements": (lambda: bids.where("price > 1; item > 2"), "HR-Q001", "separate arguments"),
     "nothing": (lambda: bids.select(""), "HR-Q001", ""),
     "more than a condition": (lambda: bids.where("price > 1 GROUP BY item"), "HR-Q001", ""),
-    "a name in a condition": (lambda: bids.where("price > 1 AS x"), "HR-Q002", "leave AS out"),
+    "a name in a condition": (lambda: bids.where("price > 1 AS x"), "HR-Q002", "remove AS"),
     "no expression": (lambda: bids.where(5), "HR-Q001", ""),
     "no expression either": (lambda: bids.select(x=None), "HR-Q001", ""),
     "no other": (lambda: bids.join("items"), "HR-Q063", "headrace.stream"),

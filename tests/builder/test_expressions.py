@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import stream
-from headrace.builder.literals import type_name
+from headrace.builder.expressions import type_name
 from headrace.expressions import Expression, In, Literal, col, evaluate, lit
-from headrace.plan.nodes import Project
-from headrace.sql.types import TYPES
+from headrace.plan.nodes.core import Project
+from headrace.sql.binder.types import TYPES
 from tests.expressions.strategies import SCHEMA, anything, rows
 
 s = stream("s", SCHEMA)

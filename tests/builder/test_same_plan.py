@@ -548,7 +548,7 @@ def test_an_engine_takes_what_was_composed_as_it_is() -> None:
     engine.add("q", found)
     rows = pa.RecordBatch.from_pylist([{"item": 1, "price": 2.0}, {"item": 2, "price": 3.0}], BIDS)
     engine.push("bids", rows, times=[1, 2])
-    engine.end("bids")
+    engine.streams.end("bids")
     answers = [row for batch in engine.drain("q") for row in batch.data.to_pylist()]
     assert answers == [{"price": 2.0, "label": "lamp"}]
 

@@ -50,7 +50,7 @@ def test_without_pyspark_a_file_that_names_no_runtime_runs_embedded_and_says_so(
     pipeline.write_text(pipeline.read_text().replace('runtime = "embedded"\n', ""))
     ran = without("pyspark", words=("run", pipeline))
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.startswith("note: runs embedded, as pyspark is not installed")
+    assert ran.stderr.startswith("note: pyspark is not installed, so the pipeline runs embedded")
     assert "sliding is finished" in ran.stdout
     assert "pyspark" not in ran.stdout
 

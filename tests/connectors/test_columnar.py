@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.connectors.columnar import ColumnarReader, IpcReader, ParquetReader
 from headrace.connectors.contract import Block
-from headrace.connectors.parquet_pages import Chunk, Page
+from headrace.connectors.parquet_pages import Chunk, Page, chunks_of, groups_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MOST = 40_000
@@ -202,6 +203,28 @@ def test_a_spoilt_file_gives_rows_and_rejections_and_no_crash(
         for block in blocks(reader(path, most=1 << 20)):
             block.data.validate(full=True)
             assert block.data.schema.equals(SCHEMA)
+
+
+def test_an_offset_that_no_file_system_has_is_damage_of_the_file(tmp_path: Path) -> None:
+    """No file system can seek there: its error stopped the pipeline (seed 519437054 of the law above)."""
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(path, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
+        out.write_table(small.slice(0, 3))
+    data = path.read_bytes()
+    for at in range(len(data)):  # one of them is the high byte of an offset
+        path.write_bytes(data[:at] + b"\x01" + data[at + 1 :])
+        for block in blocks(reader(path, most=1 << 20)):
+            block.data.validate(full=True)
+
+
+def test_a_page_that_no_file_system_has_is_damage_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(small, path)
+    with path.open("rb") as file:
+        (group,) = groups_of(file)
+        far = [replace(column, begin=1 << 60) for column in group.columns]
+        with pytest.raises(ValueError, match="is missing"):
+            chunks_of(file, replace(group, columns=far), {"k"})
 
 
 def test_metadata_that_contradict_themselves_do_not_end_the_process(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import disk
+from headrace import disk, tuning
 from headrace.connectors.contract import Bad
 from headrace.connectors.files import FilesSource
 from headrace.connectors.finished import FinishedFiles
@@ -183,14 +183,12 @@ def test_a_file_that_may_not_be_read_for_a_while_is_not_taken_for_another(tmp_pa
     assert tail.keys == [*range(15)]
 
 
-def test_a_log_of_outdated_lines_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.finished.SLACK", 100)
-    monkeypatch.setattr("headrace.connectors.files.ACTIVE", 1)
+@tuning.using(finished_log_bytes=100, followed_files=1, quiet_looks=1)
+def test_a_log_of_outdated_lines_is_written_again(tmp_path: Path) -> None:
     log = FinishedFiles(tmp_path / "log", "s")
     (tmp_path / "in").mkdir()
     source = FilesSource(str(tmp_path / "in"), SCHEMA, Format("json"), True, root=tmp_path, finished=log)
     for n in range(30):
-        monkeypatch.setattr("headrace.connectors.files.QUIET", 1)
         append(tmp_path / "in" / f"{n % 3}.jsonl", lines(n, n + 1))
         while source.read() is not None:
             pass

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import disk
+from headrace import disk
 from headrace.connectors.encode import csv_lines, json_lines
 from headrace.connectors.sinks import FileSink, PartsSink
 from headrace.errors import HeadraceError

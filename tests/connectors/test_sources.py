@@ -146,7 +146,7 @@ def test_poisson_makes_the_same_rows_from_any_position() -> None:
 
 def received(source: LiveLines, wanted: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for _ in range(100_000):
+    for _ in range(10_000_000):  # a busy machine may take a while to deliver
         block = source.read()
         rows += block.data.to_pylist() if block else []
         if len(rows) >= wanted and (source.ended or not source.bounded):
@@ -189,7 +189,7 @@ def all_of(source: LiveLines, wanted: int) -> tuple[list[int], list[Bad]]:
     """The keys of the rows, and the bad lines, once so many came."""
     rows: list[int] = []
     bad: list[Bad] = []
-    for _ in range(100_000):
+    for _ in range(10_000_000):  # a busy machine may take a while to deliver
         block = source.read()
         rows += block.data.column(0).to_pylist() if block else []
         bad += block.bad if block else ()
@@ -314,7 +314,7 @@ def test_a_line_of_a_client_that_is_too_long_is_rejected_with_its_beginning() ->
     clients = sent(wire, b"1," + b"x" * 300_000 + b"\n2,b\n", b"3,c\n")
     rows, (bad,) = all_of(source, 3)
     assert sorted(rows) == [2, 3]
-    assert (bad.code, bad.reason) == ("HR-R104", "a line of 300002 bytes")
+    assert (bad.code, bad.reason) == ("HR-R104", "the line has 300002 bytes, which is too long")
     assert bad.raw.startswith("1,xxx")
     assert len(bad.raw) < 1100
     for client in clients:
@@ -346,7 +346,7 @@ def test_a_short_limit_counts_for_lines_that_come_in_one_piece() -> None:
     client.close()
     source.close()
     assert rows == [1, 3]
-    assert [each.reason for each in bad] == ["a line of 52 bytes"]
+    assert [each.reason for each in bad] == ["the line has 52 bytes, which is too long"]
 
 
 def test_a_port_that_is_taken_is_an_error_with_a_hint() -> None:
@@ -384,7 +384,7 @@ def test_of_a_long_line_on_a_wire_only_the_beginning_is_kept() -> None:
     assert len(lines._rest) < 5000
     whole, (bad,) = lines.add(b"y\ntwo\nthr")
     assert whole == b"two\n"
-    assert (bad.code, bad.reason) == ("HR-R104", "a line of 100101 bytes")
+    assert (bad.code, bad.reason) == ("HR-R104", "the line has 100101 bytes, which is too long")
     assert lines.finish() == (b"thr", [])
 
 

@@ -110,7 +110,7 @@ def test_what_was_not_safe_when_power_was_lost_is_given_up_in_words(tmp_path: Pa
     spool.secured = len(PIECES[0])
     spool.resume(0)
     assert spool.end == len(PIECES[0])
-    assert "a loss of power took what s received after its byte 9" in spool.lost
+    assert "a power failure lost what stream s received after byte 9" in spool.lost
     assert not third.exists()
     spool.append(b"new\n")
     spool.close()

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.connectors.conform import times_of
 from headrace.connectors.contract import Block
 from headrace.connectors.csv_lines import CsvLines
 from headrace.connectors.json_lines import JsonLines
 from headrace.connectors.tables import read_table
-from headrace.connectors.times import times_of
 from headrace.errors import HeadraceError
 from headrace.expressions.types import sql_name
 from tests.connectors.spellings import SPELLINGS, TIMES, expected

@@ -15,21 +15,23 @@ from headrace.flow.batch import Batch
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import istream
-from headrace.plan import nodes, ordering, windows
-from headrace.plan.lag import Lag, LagCall
-from headrace.plan.latent import Stamp
-from headrace.plan.nodes import Plan, Source
-from headrace.plan.session import LooseSessions, SessionAggregate
-from headrace.plan.top import SortKey, TopN
+from headrace.plan.analysis import ordering
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import Plan, Source
+from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
+from headrace.plan.nodes.top_n import SortKey, TopN
 from headrace.schema import Schema
-from headrace.testing.contracts import ALL, Case, Given, Signed, Terms, batch_of
+from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
-from headrace.testing.plans import slidings
-from headrace.testing.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
-from headrace.testing.sequence_plans import sequence_of
-from headrace.testing.user_aggregates import calls_on
-from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
+from tests.strategies.contracts import ALL, Case, Given, Signed, Terms, batch_of
+from tests.strategies.plans import slidings
+from tests.strategies.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
+from tests.strategies.sequence_plans import sequence_of
+from tests.strategies.user_aggregates import calls_on
 
 Inputs = tuple[tuple[Plan, Any, Any], ...]
 """Of each input: its plan, its batch, and its rows for the oracle."""
@@ -334,7 +336,7 @@ def loose_sessions(draw: st.DrawFn) -> Case:
     bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
     keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=False))
     partition = draw(st.sampled_from([None, keys[:1], ()]))
-    plan = LooseSessions(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
+    plan = MergingSessions(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
     return case_of(plan, (below,))
 
 
@@ -396,7 +398,7 @@ CASES: dict[str, Entry] = {
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "SessionAggregateOperator": Entry(session_aggregates()),
-    "LooseSessionsOperator": Entry(loose_sessions(), Terms(disordered=True)),
+    "MergingSessionsOperator": Entry(loose_sessions(), Terms(disordered=True)),
     "LagOperator": Entry(lags(streams)),
     "OrderedLagOperator": Entry(lags(given_streams)),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),

@@ -11,7 +11,6 @@ import pytest
 
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
-from headrace.flow.state import encode
 from headrace.operators.aggregate import AggregateOperator
 from headrace.operators.contract import Operator, Waiting
 from headrace.operators.distinct import DistinctOperator
@@ -25,17 +24,18 @@ from headrace.operators.streams import DStreamOperator, IStreamOperator, RStream
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import UnionOperator
 from headrace.operators.window import WindowOperator
-from headrace.plan import nodes
-from headrace.plan.lag import Lag, LagCall
-from headrace.plan.nodes import Plan, Source, Window
-from headrace.plan.session import SessionAggregate
-from headrace.plan.top import TopN, ascending, descending
-from headrace.plan.user_aggregates import user_call
-from headrace.plan.windows import Range, Rows, Sliding
-from headrace.testing.contracts import Given
-from headrace.testing.user_aggregates import MEDIAN, MIXED
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.core import Plan, Source, Window
+from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.top_n import TopN, ascending, descending
+from headrace.plan.nodes.user_aggregates import user_call
+from headrace.plan.nodes.windows import Range, Rows, Sliding
+from headrace.state.part import encode
 from headrace.time.punctuation import heartbeat
 from headrace.time.timestamp import MAX_TIME
+from tests.strategies.contracts import Given
+from tests.strategies.user_aggregates import MEDIAN, MIXED
 
 COUNT = 6000
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("s", pa.string())])
@@ -95,7 +95,7 @@ def pass_through(build: Build, plan: Plan, size: int, count: int = COUNT) -> tup
         for arc, batch in zip(arcs, inputs, strict=True):
             arc.append(batch.slice(begin, begin + 50))
         operator.execute(1000)
-        peak = max(peak, operator.state_bytes())
+        peak = max(peak, operator.memory.bytes())
     for arc in arcs:
         arc.punctuate(heartbeat(MAX_TIME))
     while operator.more:
@@ -109,7 +109,7 @@ def test_state_follows_what_is_live(name: str) -> None:
     """At no time are more than a few hundred rows valid, and none at the end."""
     operator, peak, whole = pass_through(*PLANS[name], size=100, count=COUNT * (2 if name in WIDE else 1))
     assert peak < whole / 2
-    assert operator.state_bytes() < 50_000
+    assert operator.memory.bytes() < 50_000
 
 
 @pytest.mark.parametrize("name", ["distinct", "except", "dstream", "istream", "rstream", "top", "ranks"])
@@ -117,7 +117,7 @@ def test_state_is_given_back_after_a_burst(name: str) -> None:
     """Everything is valid at once, then nothing is."""
     operator, peak, whole = pass_through(*PLANS[name], size=COUNT)
     assert peak > whole / 2
-    assert operator.state_bytes() < 50_000
+    assert operator.memory.bytes() < 50_000
 
 
 @pytest.mark.parametrize("name", ["distinct", "dstream", "top", "open sessions", "many states", "many panes"])

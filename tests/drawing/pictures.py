@@ -34,7 +34,7 @@ def plan() -> str:
 def graph() -> str:
     engine = Engine(strategy="dfs")
     phone = StreamDef("phone", BIDS)
-    engine.declare(phone.source, promise=TimerPromise(5_000_000), rules=Rules(True, "strict"))
+    engine.streams.declare(phone.source, promise=TimerPromise(5_000_000), rules=Rules(True, "strict"))
     engine.add("tops", tops())
     return engine.explain("tops", format="svg")
 

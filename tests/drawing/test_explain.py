@@ -11,11 +11,9 @@ from headrace import Engine, HeadraceError, query, stream
 from headrace.drawing import Diagram, Look
 from headrace.engine.explain import graph_diagram
 from headrace.operators.table import OPERATORS
-from headrace.plan.diagram import TITLES
-from headrace.plan.nodes import RStream, Source, Window
-from headrace.plan.show import LINES, show
-from headrace.plan.spans import in_units
-from headrace.plan.windows import Sliding
+from headrace.plan.nodes.core import RStream, Source, Window
+from headrace.plan.nodes.windows import Sliding
+from headrace.plan.show import LINES, TITLES, in_units, show
 from tests.drawing.pictures import BIDS, IMAGES, ITEMS, PICTURES, STREAMS, tops
 
 
@@ -108,7 +106,7 @@ def test_only_what_the_query_uses_is_drawn() -> None:
     assert "others" in titles
     assert "items" not in titles
     assert {"tops", "other", "items", "others"} <= {
-        box.title for box in graph_diagram(engine.graph, ["tops", "other"], engine.arcs).boxes
+        box.title for box in graph_diagram(engine.graph, ["tops", "other"], engine.scheduling.arcs).boxes
     }
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.drawing import Arc, Box, Diagram, Explanation, Look, Section
-from headrace.drawing.layout import HEIGHT, Layout, Placed, laid_out, width_of
-from headrace.drawing.mermaid import mermaid
-from headrace.drawing.places import spread
+from headrace.drawing.diagram import mermaid
+from headrace.drawing.layout import HEIGHT, Layout, Placed, laid_out, spread, width_of
 from headrace.drawing.svg import svg
 from headrace.errors import HeadraceError
 
@@ -91,7 +90,7 @@ def test_mermaid_has_a_line_per_box_and_arc_and_its_texts_stay_in_their_quotes(d
     for line in boxes:
         assert re.fullmatch(r'    n\d+(\(\[|\[\(|\[)"([^"]*)"(\]\)|\)\]|\])', line)
     for line in arcs:
-        assert re.fullmatch(r"    n\d+ (-->|-\. ETS \.->) n\d+", line)
+        assert re.fullmatch(r"    n\d+ (-->|-\. heartbeats \.->) n\d+", line)
 
 
 @given(st.lists(st.floats(-500, 500), min_size=1, max_size=12), st.data())
@@ -134,4 +133,6 @@ def test_a_format_that_is_none_is_refused() -> None:
 
 
 def test_nothing_can_be_drawn_too() -> None:
-    ElementTree.fromstring(svg(Diagram((), ())))
+    drawn = ElementTree.fromstring(svg(Diagram((), ())))
+    assert drawn.tag.endswith("svg")
+    assert not drawn.findall(".//{*}rect[@class='box']")

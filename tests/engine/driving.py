@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,27 +10,28 @@ from hypothesis import note
 
 from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
-from headrace.flow.shelf import Held
-from headrace.plan.nodes import Plan
-from headrace.plan.quality import adaptable, bounds_of
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.quality import adaptable, bounds_of
+from headrace.spill.store import MemorySpillStore
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case, sources_of, tables_of
-from headrace.testing.runs import Run
 from headrace.time.ets import NONE, ON_DEMAND, Policy, TimerPromise, periodic
+from tests.strategies.plans import Case, sources_of, tables_of
+from tests.strategies.runs import Run
 
 POLICIES: dict[str, Policy] = {"none": NONE, "periodic": periodic(3), "on_demand": ON_DEMAND}
 
 
-def engine_for(case: Case, run: Run, lag: int = 0) -> Engine:
-    """A fresh engine with the case's query, whose sources vouch for the clock as the run does."""
+def engine_for(case: Case, run: Run, lag: int = 0, queries: Mapping[str, Plan] | None = None) -> Engine:
+    """A fresh engine with the case's query, or several, whose sources vouch for the clock as the run does."""
     strategy, start = f"{run.strategy}({run.k})", -(10**9)
-    engine = Engine(strategy=strategy, propagation=run.propagation, now=start, shelf=Held())
+    engine = Engine(strategy=strategy, propagation=run.propagation, now=start, spill_to=MemorySpillStore())
     for source in sorted(sources_of(case.plan), key=lambda s: s.name):
-        engine.declare(source, policy=POLICIES[run.ets], promise=TimerPromise(lag))
+        engine.streams.declare(source, policy=POLICIES[run.ets], promise=TimerPromise(lag))
     if run.load == -2:
         load_tables(engine, case)
-    engine.add("q", case.plan)
+    for name, plan in (queries or {"q": case.plan}).items():
+        engine.add(name, plan)
     if run.load == -1:
         load_tables(engine, case)
     return engine
@@ -52,29 +53,38 @@ def no_hook(engine: Engine) -> None:
 
 def execute(case: Case, run: Run, lag: int = 0, hook: Hook = no_hook) -> tuple[list[Batch], Engine]:
     """The answers of a case, in the order in which they came out, and the engine that gave the last."""
-    engine, chain = engine_for(case, run, lag), list[Snapshot]()
-    answers: list[Batch] = []
+    answers, engine = execute_all(case, run, {"q": case.plan}, lag, hook)
+    return answers["q"], engine
+
+
+def execute_all(
+    case: Case, run: Run, queries: Mapping[str, Plan], lag: int = 0, hook: Hook = no_hook
+) -> tuple[dict[str, list[Batch]], Engine]:
+    """The answers of several queries in one engine, over the streams of a case."""
+    engine, chain = engine_for(case, run, lag, queries), list[Snapshot]()
+    answers: dict[str, list[Batch]] = {name: [] for name in queries}
     for i, step in enumerate(run.steps):
         for at, strategy in run.swaps:
             if at == i:
-                engine.set_strategy(f"{strategy}({run.k})")
+                engine.scheduling.use(f"{strategy}({run.k})")
         if i in run.snapshots:
             chain.append(Snapshot.decode(engine.snapshot(chain[-1].version if chain else None).encode()))
-            engine = engine_for(case, run if run.reload else replace(run, load=i), lag)
+            engine = engine_for(case, run if run.reload else replace(run, load=i), lag, queries)
             engine.restore(chain)
         if run.load == i:
             load_tables(engine, case)
         for at, size in run.spills:
             if at == i:
-                engine.spill(size)
+                engine.memory.spill(size)
         hook(engine)
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)
         elif step[0] == "advance":
             engine.advance(step[1])
         else:
-            engine.end(step[1])
-        answers += engine.drain("q")
+            engine.streams.end(step[1])
+        for name in queries:
+            answers[name] += engine.drain(name)
     return answers, engine
 
 
@@ -88,7 +98,7 @@ def assert_oracles_answer(case: Case, run: Run, hook: Hook = no_hook) -> None:
 
 def assert_exact(engine: Engine, answers: list[Batch], plan: Plan, rows: oracle.Sources) -> None:
     """Answers are the oracle's under the histories that the engine kept, which are within their bounds."""
-    histories = engine.histories("q")
+    histories = engine.quality.histories("q")
     assert histories.keys() == set(adaptable(plan))
     for node, history in histories.items():
         bounds = bounds_of(node)

@@ -14,8 +14,8 @@ from headrace.engine import Engine
 from headrace.errors import GraphError
 from headrace.expressions import col
 from headrace.flow.batch import Batch
-from headrace.plan.nodes import Distinct, IStream, Join, Plan, Project, Select, Source, Union, Window
-from headrace.plan.windows import Range, Rows
+from headrace.plan.nodes.core import Distinct, IStream, Join, Plan, Project, Select, Source, Union, Window
+from headrace.plan.nodes.windows import Range, Rows
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.time.ets import TimerPromise
@@ -39,7 +39,7 @@ def test_each_query_sees_exactly_the_rows_between_its_coming_and_going(data: st.
     draw = data.draw
     engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "dfs(3)", "auto"])))
     for source in (A, B):
-        engine.declare(source, promise=TimerPromise(0))
+        engine.streams.declare(source, promise=TimerPromise(0))
     running: dict[str, Plan] = {}
     seen: dict[str, dict[str, list[tuple[int, dict[str, int]]]]] = {}
     answers: dict[str, list[Batch]] = defaultdict(list)
@@ -48,7 +48,7 @@ def test_each_query_sees_exactly_the_rows_between_its_coming_and_going(data: st.
         if what == "add":
             name = f"q{step}"
             running[name] = draw(st.sampled_from(PLANS))
-            engine.add(name, running[name])
+            engine.add(name, running[name], since=draw(st.integers(0, 2)))
             seen[name] = {"a": [], "b": []}
         elif what == "remove" and running:
             name = draw(st.sampled_from(sorted(running)))
@@ -62,10 +62,10 @@ def test_each_query_sees_exactly_the_rows_between_its_coming_and_going(data: st.
                 if engine.graph.nodes
                 else None
             )
-            engine.set_strategy(draw(st.sampled_from(["dfs", "bfs", "rr(4)", "auto"])), some or None)
+            engine.scheduling.use(draw(st.sampled_from(["dfs", "bfs", "rr(4)", "auto"])), some or None)
         elif what == "break" and engine.graph.nodes:
             node = draw(st.sampled_from(engine.graph.nodes))
-            draw(st.sampled_from([engine.set_break, engine.unset_break]))(node)
+            draw(st.sampled_from([engine.scheduling.set_break, engine.scheduling.unset_break]))(node)
         elif what == "advance":
             engine.advance(engine.now + draw(st.integers(1, 6)))
         elif what == "push" and engine.graph.sources:
@@ -106,11 +106,11 @@ def test_a_stateful_node_that_has_run_is_not_shared_with_a_newcomer() -> None:
     engine.add("old", plan)
     batch = pa.RecordBatch.from_pylist([{"k": 1, "v": 1}], schema=SCHEMA)
     engine.push("a", batch, [1])
-    engine.heartbeat("a", 1)
+    engine.streams.heartbeat("a", 1)
     assert len(engine.drain("old")) == 1
     engine.add("new", plan)
     engine.push("a", batch, [2])
-    engine.heartbeat("a", 2)
+    engine.streams.heartbeat("a", 2)
     assert sum(len(b) for b in engine.drain("old")) == 0
     assert sum(len(b) for b in engine.drain("new")) == 1
 
@@ -121,7 +121,7 @@ def test_a_newcomer_does_not_see_rows_that_wait_in_the_buffers_of_others() -> No
     engine.add("old", UNION)
     engine.push("a", row, [5])
     engine.add("new", UNION)
-    engine.heartbeat("b", 5)
+    engine.streams.heartbeat("b", 5)
     assert sum(len(b) for b in engine.drain("old")) == 1
     assert engine.drain("new") == []
 
@@ -156,3 +156,13 @@ def test_a_change_that_cannot_be_is_refused_with_code_place_and_hint(code: str, 
     with pytest.raises(GraphError, match=code) as caught:
         act(engine)
     assert caught.value.hint
+
+
+def test_queries_share_operators_within_a_generation_only() -> None:
+    engine = Engine()
+    for query, since in (("first", 0), ("second", 0), ("third", 1), ("fourth", 1)):
+        engine.add(query, PLANS[4], since=since)
+    nodes = {query: {node.id for node in engine.graph.nodes_of(query)} for query in engine.graph.sinks}
+    assert nodes["first"] == nodes["second"]
+    assert nodes["third"] == nodes["fourth"]
+    assert not nodes["first"] & nodes["third"]

@@ -19,7 +19,8 @@ from headrace.errors import GraphError, InputError, PlanError
 from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import (
+from headrace.plan.analysis.ordering import Disorder, Expand, Merge, Order, place_orders
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     Distinct,
@@ -37,22 +38,20 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.ordering import Disorder, Expand, Merge, Order, place_orders
-from headrace.plan.session import SessionAggregate
-from headrace.plan.top import TopN, descending
-from headrace.plan.trees import sources_of, walk
-from headrace.plan.user_aggregates import user_call
-from headrace.plan.windows import Range, Sliding
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.top_n import TopN, descending
+from headrace.plan.nodes.trees import sources_of, walk
+from headrace.plan.nodes.user_aggregates import user_call
+from headrace.plan.nodes.windows import Range, Sliding
 from headrace.sql import StreamDef, query
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import slidings
-from headrace.testing.user_aggregates import TWO_LARGEST, calls_on
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.punctuate import Late
-from headrace.time.punctuation import Constant, Punctuation
+from headrace.time.punctuation import Constant, Late, Punctuation
 from headrace.time.skew import SkewMatrix
+from tests.strategies.plans import slidings
+from tests.strategies.user_aggregates import TWO_LARGEST, calls_on
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 A, B = Source("a", SCHEMA), Source("b", SCHEMA)
@@ -128,17 +127,17 @@ def drive(
         answers += engine.drain()
         late += engine.drain_late()
     for stream in ("a", "b"):
-        if stream in engine.graph.sources:
-            engine.end(stream)
+        if stream in engine.streams:
+            engine.streams.end(stream)
     answers += engine.drain()
     return Outcome(answers, late, engine)
 
 
 def _engine(plan: Plan, heartbeats: HeartbeatGenerator, rules: Rules, level: str) -> Engine:
     engine = Engine()
-    engine.manage(heartbeats, {A: rules, B: rules})
+    engine.streams.manage(heartbeats, {A: rules, B: rules})
     engine.add("q", plan)
-    engine.set_level(level)
+    engine.scheduling.set_level(level)
     return engine
 
 
@@ -215,7 +214,7 @@ def test_which_rows_are_late_does_not_depend_on_when_the_engine_runs(data: st.Da
     )
     for stream, clock, time, row in came:
         for engine in (ran, quiet):
-            if stream in engine.graph.sources:
+            if stream in engine.streams:
                 engine.push(stream, pa.RecordBatch.from_pylist([row], schema=SCHEMA), [time], now=clock)
         ran.run()
     late = [
@@ -324,12 +323,12 @@ def test_istream_reports_an_admitted_row_once_where_its_time_is_among_its_column
     s = StreamDef("s", pa.schema([("at", pa.int64())]), time_column="at", ticks_per_second=None)
     engine = Engine()
     bounds = Bounds.of(SkewMatrix.of(["s"], {("s", "s"): [(0, 1)]}), timeout=10**6)
-    engine.manage(HeartbeatGenerator(bounds), {s.source: Rules(disordered=True, enforce="admit")})
+    engine.streams.manage(HeartbeatGenerator(bounds), {s.source: Rules(disordered=True, enforce="admit")})
     engine.add("q", query("ISTREAM(SELECT at FROM s [RANGE 6 SLIDE 2])", [s], ticks_per_second=None))
     for now, time in enumerate((7, 3, 8), 1):
         engine.push("s", pa.RecordBatch.from_pylist([{"at": time}], s.schema), [time], now=now)
         engine.run()
-    engine.end("s")
+    engine.streams.end("s")
     found = [
         (int(t), v) for b in engine.drain() for t, v in zip(b.start, b.data["at"].to_pylist(), strict=True)
     ]
@@ -373,7 +372,7 @@ def test_an_admitted_row_comes_to_every_session_that_is_not_reported_yet(data: s
             for name, batches in engine.drain_all().items():
                 answers[name] += batches
         missed += sum(int(each.missed.sum()) for each in engine.drain_late())
-    engine.end("a")
+    engine.streams.end("a")
     for name, batches in engine.drain_all().items():
         answers[name] += batches
     wanted = [_flink_sessions(came, delta, gap, partition is None) for gap in gaps]
@@ -428,7 +427,7 @@ def _taken(engine: Engine, clock: int) -> list[Any]:
 def _several(plans: dict[str, Plan], delta: int) -> Engine:
     engine = Engine()
     rules = Rules(disordered=True, enforce="admit")
-    engine.manage(generator(delta), {A: rules, B: rules})
+    engine.streams.manage(generator(delta), {A: rules, B: rules})
     for name, plan in plans.items():
         engine.add(name, plan)
     return engine
@@ -480,7 +479,7 @@ def test_rows_that_come_together_come_to_a_session_together() -> None:
             )
             engine.push("a", rows, times, now=now)
         missed = sum(int(each.missed.sum()) for each in engine.drain_late())
-        engine.end("a")
+        engine.streams.end("a")
         found = [row for b in engine.drain() for row in b.data.to_pylist() if row["k"] == 0]
         assert ([row["n"] for row in found], missed) == (counts, 3 - counts[0])
 
@@ -519,7 +518,8 @@ def test_a_clock_gone_wild_is_rejected_and_poisons_no_heartbeat() -> None:
     engine.push("a", rows, pa.array([None, 11], pa.int64()))
     rejected = engine.drain_rejected()
     assert [(r.code, len(r)) for r in rejected] == [("HR-R002", 1), ("HR-R001", 1)]
-    engine.reject("a", ["{not json"], "HR-R010", "malformed JSON")
+    assert "more than 100 ticks ahead of the clock" in rejected[0].reason
+    engine.streams.reject("a", ["{not json"], "HR-R010", "malformed JSON")
     assert engine.drain_rejected()[0].raw == ("{not json",)
     assert engine.metrics().sources["a"].promised < 100
     assert accounted(engine)
@@ -527,7 +527,7 @@ def test_a_clock_gone_wild_is_rejected_and_poisons_no_heartbeat() -> None:
 
 def test_a_closed_value_lets_no_later_row_in() -> None:
     engine = _engine(UNION, generator(5), Rules(True, "strict"), "operator")
-    engine.punctuate("a", Punctuation(patterns=(("k", Constant(7)),)))
+    engine.streams.punctuate("a", Punctuation(patterns=(("k", Constant(7)),)))
     rows = pa.RecordBatch.from_pylist([{"k": 7, "v": 1}, {"k": 8, "v": 1}], schema=SCHEMA)
     assert len(engine.push("a", rows, [1, 2])) == 1
     assert engine.drain_late()[0].rows.to_pylist() == [{"k": 7, "v": 1}]
@@ -580,7 +580,7 @@ def test_rules_are_checked_when_they_are_made_and_before_they_are_used() -> None
     engine = Engine()
     engine.add("q", UNION)
     with pytest.raises(GraphError, match="HR-G009"):
-        engine.declare(A, rules=Rules(True, "strict"))
+        engine.streams.declare(A, rules=Rules(True, "strict"))
 
 
 def test_a_snapshot_does_not_swallow_late_rows() -> None:

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.testing.plans import cases
-from headrace.testing.runs import runs
+from headrace import tuning
 from tests.engine.driving import assert_oracles_answer
 from tests.laws import effort
+from tests.strategies.plans import cases
+from tests.strategies.runs import runs
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_pieces() -> Iterator[None]:
     """A few rows are worth a file, so that small inputs are put away in pieces."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("flow.timeline", "operators.joinside", "operators.coldgroups", "operators.farends"):
-            patch.setattr(f"headrace.{module}._WORTH", 0)
+    with tuning.using(spill_file_bytes=0):
         yield
 
 

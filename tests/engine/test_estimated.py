@@ -8,7 +8,7 @@ import pytest
 
 from headrace.engine import Engine
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import Source, Union
+from headrace.plan.nodes.core import Source, Union
 from headrace.testing.compare import assert_ordered, events_of
 from headrace.time.estimation import Adaptivity, SkewEstimator
 from headrace.time.learned import Estimator, LearnedHeartbeats
@@ -29,7 +29,7 @@ def test_under_learned_bounds_the_output_is_ordered_and_every_row_accounted_for(
     estimator: Estimator = ESTIMATORS[name]()
     engine = Engine()
     rules = Rules(disordered=True, enforce="strict")
-    engine.manage(LearnedHeartbeats(estimator, timeout=10_000), dict.fromkeys(STREAMS, rules))
+    engine.streams.manage(LearnedHeartbeats(estimator, timeout=10_000), dict.fromkeys(STREAMS, rules))
     engine.add("q", Union(tuple(STREAMS)))
     rng = np.random.default_rng(7)
     sent = np.sort(rng.integers(0, 8_000, 1_200))
@@ -42,7 +42,7 @@ def test_under_learned_bounds_the_output_is_ordered_and_every_row_accounted_for(
         late += sum(len(each) for each in engine.drain_late())
     released = sum(len(b) for b in batches)
     for stream in NAMES:
-        engine.end(stream)
+        engine.streams.end(stream)
     batches += engine.drain()
     assert_ordered(events_of(batches))
     assert sum(len(b) for b in batches) + late == len(sent)

@@ -11,14 +11,14 @@ from hypothesis import given
 from headrace.engine import Engine
 from headrace.engine.inputs import STRICT, Inputs
 from headrace.flow.batch import Batch
-from headrace.plan.nodes import AggregateCall, Plan, RStream, SlidingAggregate, Source, Union
-from headrace.plan.windows import Sliding
+from headrace.plan.nodes.core import AggregateCall, Plan, RStream, SlidingAggregate, Source, Union
+from headrace.plan.nodes.windows import Sliding
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.time.bounds import Bounds
-from headrace.time.combined import CombinedHeartbeats
 from headrace.time.grouping import group_bounds
 from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.learned import CombinedHeartbeats
 from tests.time.simulation import bounds, emit, seeds
 from tests.time.test_grouping import grouping
 
@@ -68,6 +68,6 @@ def test_a_row_that_keeps_its_bounds_is_never_late_in_a_group(
             snapshot, engine = engine.snapshot(), engine_of()
             engine.restore(snapshot)
     for name in names:
-        engine.end(name)
+        engine.streams.end(name)
     answers += engine.drain()
     assert_same_stream(answers, oracle.stream(plan, came), schema=plan.schema)

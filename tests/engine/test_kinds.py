@@ -7,8 +7,8 @@ import pytest
 
 from headrace.engine import Engine
 from headrace.expressions import col
-from headrace.plan.nodes import IStream, Join, Plan, Project, Select, Source, TimeKind, Union, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import IStream, Join, Plan, Project, Select, Source, TimeKind, Union, Window
+from headrace.plan.nodes.windows import Range
 from headrace.time.ets import NONE, ON_DEMAND, Policy, SkewPromise, periodic
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -24,7 +24,7 @@ def union_of(kind: TimeKind) -> Plan:
 def engine_of(kind: TimeKind, policy: Policy, propagation: str = "eqg", strategy: str = "dfs") -> Engine:
     engine = Engine(propagation=propagation, strategy=strategy)
     for name in ("a", "b"):
-        engine.declare(Source(name, SCHEMA, kind), policy=policy)
+        engine.streams.declare(Source(name, SCHEMA, kind), policy=policy)
     engine.add("q", union_of(kind))
     return engine
 
@@ -101,7 +101,7 @@ def test_latent_rows_are_stamped_where_a_time_is_first_needed() -> None:
 def test_an_external_stream_with_skew_delta_promises_t_plus_elapsed_minus_delta() -> None:
     engine = Engine()
     for name in ("a", "b"):
-        engine.declare(Source(name, SCHEMA), promise=SkewPromise(5))
+        engine.streams.declare(Source(name, SCHEMA), promise=SkewPromise(5))
     engine.add("q", union_of(TimeKind.EXTERNAL))
     engine.push("b", row(), [100], now=1000)
     engine.push("a", row(), [108], now=1000)

@@ -9,8 +9,8 @@ from headrace.engine import Engine
 from headrace.errors import ScheduleError
 from headrace.graph.admission import Rules
 from headrace.graph.levels import memory_labels, operator_labels, query_labels
-from headrace.plan.nodes import IStream, Join, Plan, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import IStream, Join, Plan, Source, Window
+from headrace.plan.nodes.windows import Range
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import SkewMatrix
@@ -26,9 +26,10 @@ def figure_5(level: str) -> Engine:
     skew = SkewMatrix.of(sorted(ALL), {(s, s): [(0, 1)] for s in ALL})
     engine = Engine()
     rules = Rules(disordered=True, enforce="strict")
-    engine.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**6)), dict.fromkeys((S1, S2, S3), rules))
+    heartbeats = HeartbeatGenerator(Bounds.of(skew, timeout=10**6))
+    engine.streams.manage(heartbeats, dict.fromkeys((S1, S2, S3), rules))
     engine.add("q", IStream(O2))
-    engine.set_level(level)
+    engine.scheduling.set_level(level)
     return engine
 
 
@@ -89,11 +90,11 @@ def test_figure_6_labels_of_the_plan_of_figure_5() -> None:
 def test_levels_may_change_while_running() -> None:
     engine = figure_5("query")
     feed(engine, 2)
-    engine.set_level("operator")
+    engine.scheduling.set_level("operator")
     engine.run()
     assert made(engine, O1) > 0
 
 
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ScheduleError, match="HR-S003"):
-        Engine().set_level("galaxy")
+        Engine().scheduling.set_level("galaxy")

@@ -8,7 +8,7 @@ import pytest
 from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import Plan, Select, Source, Union
+from headrace.plan.nodes.core import Plan, Select, Source, Union
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import SkewMatrix
@@ -26,7 +26,7 @@ def engine_of(plan: Plan) -> Engine:
     skew = SkewMatrix.of(["a", "b"], own | {("a", "b"): [(0, BETWEEN)], ("b", "a"): [(0, BETWEEN)]})
     engine = Engine()
     rules = Rules(disordered=True, enforce="strict")
-    engine.manage(HeartbeatGenerator(Bounds.of(skew, timeout=TIMEOUT)), {A: rules, B: rules})
+    engine.streams.manage(HeartbeatGenerator(Bounds.of(skew, timeout=TIMEOUT)), {A: rules, B: rules})
     engine.add("q", plan)
     return engine
 

@@ -11,15 +11,15 @@ from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Waiting
-from headrace.plan.nodes import AggregateCall, IStream, Plan, Select, Source, Union
-from headrace.plan.session import SessionAggregate
+from headrace.plan.nodes.core import AggregateCall, IStream, Plan, Select, Source, Union
+from headrace.plan.nodes.session import SessionAggregate
 from headrace.testing import oracle
 from headrace.testing.compare import difference, events_of
-from headrace.testing.plans import cases
-from headrace.testing.runs import Run, runs
 from headrace.time.ets import TimerPromise
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 from tests.engine.driving import engine_for
+from tests.strategies.plans import cases
+from tests.strategies.runs import Run, runs
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -36,7 +36,7 @@ def test_all_that_the_clock_proves_is_out_when_advance_returns(data: st.DataObje
         if step[0] == "push":
             engine.push(step[1], step[2].data, step[2].start)
         elif step[0] == "end":
-            engine.end(step[1])
+            engine.streams.end(step[1])
         else:
             engine.advance(step[1])
             answers += engine.drain()
@@ -55,7 +55,7 @@ def sessions_in_a_row(plan: Plan) -> int:
 def test_a_session_is_answered_one_tick_after_the_last_at_which_a_row_may_prolong_it() -> None:
     count = (AggregateCall("n", "count"),)
     engine = Engine()
-    engine.declare(Source("s", SCHEMA), promise=TimerPromise(0))
+    engine.streams.declare(Source("s", SCHEMA), promise=TimerPromise(0))
     engine.add("q", IStream(SessionAggregate(Source("s", SCHEMA), ("v",), count, 3)))
     engine.push("s", pa.record_batch([pa.array([7])], schema=SCHEMA), [10])
     engine.advance(12)
@@ -91,7 +91,7 @@ def test_no_row_stays_in_a_buffer_once_its_release_is_provable(data: st.DataObje
     last = dict.fromkeys(names, 0)
     for _ in range(data.draw(st.integers(1, 12))):
         name = data.draw(st.sampled_from(names))
-        engine.now += data.draw(st.integers(0, 4))
+        engine.streams.set_clock(engine.now + data.draw(st.integers(0, 4)))
         first = max(last[name], engine.now - lag + 1)
         times = np.sort(first + np.array(data.draw(st.lists(st.integers(0, 6), max_size=4)), np.int64))
         values = data.draw(st.lists(st.integers(0, 9), min_size=len(times), max_size=len(times)))
@@ -104,7 +104,7 @@ def test_no_row_stays_in_a_buffer_once_its_release_is_provable(data: st.DataObje
 
 def _declare(engine: Engine, plan: Plan, lag: int) -> list[str]:
     if isinstance(plan, Source):
-        engine.declare(plan, promise=TimerPromise(lag))
+        engine.streams.declare(plan, promise=TimerPromise(lag))
         return [plan.name]
     return [name for below in plan.inputs for name in _declare(engine, below, lag)]
 

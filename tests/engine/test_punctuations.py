@@ -13,7 +13,7 @@ from headrace.engine import Engine
 from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     IStream,
@@ -25,7 +25,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.windows import Range, Unbounded
+from headrace.plan.nodes.windows import Range, Unbounded
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.time.bounds import Bounds
@@ -51,7 +51,7 @@ PLANS: list[Plan] = [
 def engine_of(plan: Plan) -> Engine:
     engine = Engine()
     for source in (A, B):
-        engine.declare(source, promise=TimerPromise(0))
+        engine.streams.declare(source, promise=TimerPromise(0))
     engine.add("q", plan)
     return engine
 
@@ -80,7 +80,7 @@ def test_a_punctuation_that_holds_changes_no_answer(data: st.DataObject) -> None
             came[stream].append((time, {"k": key, "v": value}))
         if data.draw(st.booleans()):
             closed = data.draw(st.sampled_from([Constant(1), OneOf((0, 2)), Between(2, 3), Constant(3)]))
-            engine.punctuate(stream, closing(closed))
+            engine.streams.punctuate(stream, closing(closed))
             open_keys[stream] -= {k for k in range(4) if closed.matches(pa.array([k]))[0]}
         engine.advance(time)
         answers += engine.drain()
@@ -96,7 +96,7 @@ def test_a_join_key_closed_on_one_side_frees_the_rows_of_the_other() -> None:
     engine.advance(2)
     engine.drain()
     before = engine.metrics().state_bytes
-    engine.punctuate("b", closing(Constant(7)))
+    engine.streams.punctuate("b", closing(Constant(7)))
     engine.advance(3)
     assert engine.metrics().state_bytes < before / 2
 
@@ -109,20 +109,20 @@ def test_a_closed_group_frees_its_state_and_the_last_answer_stands() -> None:
     engine.advance(2)
     assert sum(len(b) for b in engine.drain()) == 5000
     node = next(n for n in engine.graph.nodes if isinstance(n.plan, Aggregate))
-    before = node.operator.state_bytes()
+    before = node.operator.memory.bytes()
     for stream in ("a", "b"):
-        engine.punctuate(stream, closing(Between(0, 4990)))
+        engine.streams.punctuate(stream, closing(Between(0, 4990)))
     engine.push("a", rows(*[(4999, 1)] * 600), [3] * 600)
     engine.advance(4)
     assert [b.data.to_pylist() for b in engine.drain()] == [[{"k": 4999, "n": 601, "m": 1}]]
-    assert node.operator.state_bytes() < before / 4
+    assert node.operator.memory.bytes() < before / 4
 
 
 def test_a_union_passes_a_punctuation_on_once_every_input_has_made_it() -> None:
     engine = engine_of(Union((A, B)))
     seen = engine.graph.nodes[0].operator.output.reader()
     for stream, expected in (("a", 0), ("b", 1)):
-        engine.punctuate(stream, closing(Constant(7)))
+        engine.streams.punctuate(stream, closing(Constant(7)))
         engine.run()
         assert seen.punctuations == expected
 
@@ -137,7 +137,7 @@ def disordered_engine(plan: Plan) -> Engine:
     engine = Engine()
     skew = SkewMatrix.of(["a", "b"], {(s, s): [(0, SLACK + 1)] for s in ("a", "b")})
     rules = Rules(disordered=True, enforce="strict")
-    engine.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**6)), {A: rules, B: rules})
+    engine.streams.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**6)), {A: rules, B: rules})
     engine.add("q", plan)
     return engine
 
@@ -166,7 +166,7 @@ def test_a_punctuation_on_a_disordered_stream_changes_no_answer(data: st.DataObj
             came[stream].append((time, {"k": key, "v": value}))
         if data.draw(st.booleans()):
             closed = data.draw(st.sampled_from([Constant(1), OneOf((0, 2)), Between(2, 3), Constant(3)]))
-            engine.punctuate(stream, closing(closed))
+            engine.streams.punctuate(stream, closing(closed))
             open_keys[stream] -= {k for k in range(4) if closed.matches(pa.array([k]))[0]}
         answers += engine.drain()
         late += sum(map(len, engine.drain_late()))
@@ -174,7 +174,7 @@ def test_a_punctuation_on_a_disordered_stream_changes_no_answer(data: st.DataObj
             snapshot, engine = engine.snapshot(), disordered_engine(plan)
             engine.restore(snapshot)
     for stream in streams:
-        engine.end(stream)
+        engine.streams.end(stream)
     answers += engine.drain()
     assert late == 0
     assert_same_stream(answers, oracle.stream(plan, came), schema=plan.schema)
@@ -191,14 +191,14 @@ def state_after_closing(engine: Engine, streams: tuple[str, ...]) -> tuple[int, 
     engine.drain()
     before = engine.metrics().state_bytes
     for stream in streams:
-        engine.punctuate(stream, closing(Between(0, 1990)))
+        engine.streams.punctuate(stream, closing(Between(0, 1990)))
     for now in range(31, 40):
         for stream in ("a", "b"):
             engine.push(stream, rows(*[(1999, 1)] * 9), [now] * 9, now=now)
         engine.advance(now)
         engine.drain()
     for stream in ("a", "b"):
-        engine.end(stream)
+        engine.streams.end(stream)
     engine.drain()
     return before, engine.metrics().state_bytes
 
@@ -234,14 +234,14 @@ def test_a_punctuation_waits_for_the_rows_that_it_speaks_of_and_no_longer(restor
     seven, eight, nine = (closing(Constant(k)) for k in (7, 8, 9))
     engine.push("a", rows((8, 1), (7, 1), (8, 1), (5, 1)), [10, 12, 11, 13], now=1)
     for punctuation in (seven, eight, nine):
-        engine.punctuate("a", punctuation)
+        engine.streams.punctuate("a", punctuation)
     assert passed_by(engine) == [nine]
     if restored:
         snapshot, engine = engine.snapshot(), disordered_engine(plan)
         engine.restore(snapshot)
     engine.push("a", rows((5, 1)), [11 + SLACK + 1], now=2)
     assert passed_by(engine) == [10, 11, eight]
-    engine.end("a")
+    engine.streams.end("a")
     assert passed_by(engine) == [12, 13, 15, seven]
 
 
@@ -252,9 +252,9 @@ def test_what_one_input_has_promised_is_not_forgotten_over_a_snapshot(
 ) -> None:
     engine, closed = make(plan), closing(Constant(7))
     first = engine.snapshot()
-    engine.punctuate("a", closed)
+    engine.streams.punctuate("a", closed)
     assert passed_by(engine) == []
     second, engine = engine.snapshot(first.version), make(plan)
     engine.restore([first, second])
-    engine.punctuate("b", closed)
+    engine.streams.punctuate("b", closed)
     assert passed_by(engine) == [closed]

@@ -16,18 +16,18 @@ from headrace.engine import Engine, Snapshot
 from headrace.errors import GraphError
 from headrace.expressions import col
 from headrace.flow.batch import Batch
-from headrace.plan import nodes
-from headrace.plan.nodes import AggregateCall, Granularity, IStream, Join, Plan, Project, Source, Window
-from headrace.plan.quality import adaptable, bounds_of
-from headrace.plan.trees import everywhere
-from headrace.plan.windows import Range
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.core import AggregateCall, Granularity, IStream, Join, Plan, Project, Source, Window
+from headrace.plan.nodes.quality import adaptable, bounds_of
+from headrace.plan.nodes.trees import everywhere
+from headrace.plan.nodes.windows import Range
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import cases
-from headrace.testing.runs import runs
 from headrace.time.ets import TimerPromise
 from tests.engine.driving import Hook, assert_exact, execute
 from tests.laws import effort
+from tests.strategies.plans import cases
+from tests.strategies.runs import runs
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 A, B = Source("a", SCHEMA), Source("b", SCHEMA)
@@ -60,14 +60,14 @@ def change_at_random(draw: Any) -> Hook:
     """Before a step, now and then, give a window or a granularity another value, soon or later."""
 
     def hook(engine: Engine) -> None:
-        known = engine.settings()
+        known = engine.quality.settings()
         if not known or draw(st.integers(0, 2)):
             return
         chosen = draw(st.sampled_from(known))
         value = draw(st.integers(chosen.least, chosen.most))
         later = draw(st.none() | st.integers(0, 12))
         at = None if later is None else max(chosen.earliest, -1) + later
-        since = engine.resize(chosen.node, value, at=at)
+        since = engine.quality.resize(chosen.node, value, at=at)
         note(f"{chosen.node} is {value} from {since}")
 
     return hook
@@ -91,16 +91,16 @@ def test_grains_that_change_often_keep_rows_in_order_and_heartbeats_true(data: s
     plan = IStream(Join(Granularity(Window(A, Range(12)), 1, 9), other, ("k",), ("k2",)))
     engine = Engine(propagation=draw(st.sampled_from(["eqg", "punctuation"])), strategy="dfs(1)")
     for source in (A, B):
-        engine.declare(source, promise=TimerPromise(0))
+        engine.streams.declare(source, promise=TimerPromise(0))
     engine.add("q", plan)
     seen: dict[str, list[tuple[int, dict[str, int]]]] = {"a": [], "b": []}
     answers: list[Batch] = []
     for _ in range(draw(st.integers(1, 20))):
-        for setting in engine.settings():
+        for setting in engine.quality.settings():
             if draw(st.booleans()):
                 later = draw(st.integers(0, 3))
                 value = draw(st.integers(setting.least, setting.most))
-                engine.resize(setting.node, value, at=max(setting.earliest, engine.now) + later)
+                engine.quality.resize(setting.node, value, at=max(setting.earliest, engine.now) + later)
         stream = draw(st.sampled_from(["a", "b"]))
         engine.push(stream, rows_of(1), [engine.now + 1])
         seen[stream].append((engine.now + 1, {"k": 1, "v": 1}))
@@ -108,9 +108,9 @@ def test_grains_that_change_often_keep_rows_in_order_and_heartbeats_true(data: s
             answers += engine.drain()
         engine.advance(engine.now + draw(st.integers(1, 3)))
     for name in seen:
-        engine.end(name)
+        engine.streams.end(name)
     answers += engine.drain()
-    assert_same_stream(answers, oracle.stream(plan, seen, engine.histories("q")), schema=plan.schema)
+    assert_same_stream(answers, oracle.stream(plan, seen, engine.quality.histories("q")), schema=plan.schema)
 
 
 BOUNDED: list[Plan] = [
@@ -135,7 +135,7 @@ def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_i
     draw = data.draw
     engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "dfs(3)", "auto"])))
     for source in (A, B):
-        engine.declare(source, promise=TimerPromise(0))
+        engine.streams.declare(source, promise=TimerPromise(0))
     running: dict[str, Plan] = {}
     seen: dict[str, dict[str, list[tuple[int, dict[str, int]]]]] = {}
     answers: dict[str, list[Batch]] = defaultdict(list)
@@ -158,7 +158,7 @@ def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_i
         elif what == "push" and running:
             stream = draw(st.sampled_from(["a", "b"]))
             keys = draw(st.lists(st.integers(0, 2), max_size=4))
-            if stream in engine.graph.sources:
+            if stream in engine.streams:
                 engine.push(stream, rows_of(*keys), np.full(len(keys), engine.now + 1, np.int64))
                 for name in running:
                     seen[name][stream] += [(engine.now + 1, {"k": k, "v": 1}) for k in keys]
@@ -172,7 +172,7 @@ def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_i
 
 def check(engine: Engine, name: str, plan: Plan, seen: Any, answers: list[Batch]) -> None:
     """What a query has said so far is what the oracle says, and no row saw a value that it did not allow."""
-    histories = engine.histories(name)
+    histories = engine.quality.histories(name)
     said = oracle.stream(plan, seen, histories)
     came = max((batch.last for batch in answers), default=-(10**9))
     upto = max(came, engine.now - 1)
@@ -194,17 +194,17 @@ def test_rows_from_an_instant_on_get_the_new_size() -> None:
     engine.add("q", nodes.DStream(Window(A, Range(10, 2))))
     engine.push("a", rows_of(1, 2), [0, 4])
     engine.run()
-    (window,) = engine.settings()
+    (window,) = engine.quality.settings()
     assert (window.least, window.most, window.value, window.earliest) == (2, 10, 10, 5)
     assert window.queries == ("q",)
-    assert engine.resize(window.node, 3, at=6) == 6
+    assert engine.quality.resize(window.node, 3, at=6) == 6
     engine.push("a", rows_of(3, 4), [5, 6])
-    engine.end("a")
+    engine.streams.end("a")
     left = {
         row["k"]: int(t) for b in engine.drain() for t, row in zip(b.start, b.data.to_pylist(), strict=True)
     }
     assert left == {1: 10, 2: 14, 3: 15, 4: 9}
-    assert engine.settings()[0].history[1:] == ((6, 3),)
+    assert engine.quality.settings()[0].history[1:] == ((6, 3),)
 
 
 def test_a_smaller_window_frees_the_state_behind_it() -> None:
@@ -212,11 +212,11 @@ def test_a_smaller_window_frees_the_state_behind_it() -> None:
         engine = Engine()
         engine.add("q", joined(Range(10_000, 10), Range(10)))
         if resize:
-            for each in engine.settings():
-                engine.resize(each.node, 10)
+            for each in engine.quality.settings():
+                engine.quality.resize(each.node, 10)
         for begin in range(0, 8000, 500):
             engine.push("a", rows_of(*range(begin, begin + 500)), np.arange(begin, begin + 500))
-            engine.heartbeat("b", begin + 499)
+            engine.streams.heartbeat("b", begin + 499)
             engine.drain()
         return engine.metrics().state_bytes
 
@@ -226,23 +226,23 @@ def test_a_smaller_window_frees_the_state_behind_it() -> None:
 def test_a_grain_ends_at_its_own_multiple() -> None:
     engine = Engine()
     engine.add("q", counted(Range(20), 4, 10))
-    (grain,) = engine.settings()
+    (grain,) = engine.quality.settings()
     engine.push("a", rows_of(1), [1])
     engine.run()
-    assert engine.resize(grain.node, 10, at=6) == 8
-    assert engine.resize(grain.node, 5, at=9) == 10
-    assert [t for t, _ in engine.settings()[0].history[1:]] == [8, 10]
+    assert engine.quality.resize(grain.node, 10, at=6) == 8
+    assert engine.quality.resize(grain.node, 5, at=9) == 10
+    assert [t for t, _ in engine.quality.settings()[0].history[1:]] == [8, 10]
 
 
 @pytest.mark.parametrize(
     ("code", "act"),
     [
-        ("HR-G015", lambda e: e.resize("istream1", 5)),
-        ("HR-G016", lambda e: e.resize("adaptablewindow0", 11)),
-        ("HR-G016", lambda e: e.resize("adaptablewindow0", 1)),
-        ("HR-G016", lambda e: e.resize("adaptablewindow0", 2.5)),
-        ("HR-G017", lambda e: e.resize("adaptablewindow0", 5, at=4)),
-        ("HR-G003", lambda e: e.histories("other")),
+        ("HR-G015", lambda e: e.quality.resize("istream1", 5)),
+        ("HR-G016", lambda e: e.quality.resize("adaptablewindow0", 11)),
+        ("HR-G016", lambda e: e.quality.resize("adaptablewindow0", 1)),
+        ("HR-G016", lambda e: e.quality.resize("adaptablewindow0", 2.5)),
+        ("HR-G017", lambda e: e.quality.resize("adaptablewindow0", 5, at=4)),
+        ("HR-G003", lambda e: e.quality.histories("other")),
     ],
 )
 def test_a_change_that_cannot_be_is_refused(code: str, act: Any) -> None:
@@ -253,7 +253,7 @@ def test_a_change_that_cannot_be_is_refused(code: str, act: Any) -> None:
     with pytest.raises(GraphError, match=code) as caught:
         act(engine)
     assert caught.value.hint
-    assert len(engine.settings()[0].history) == 1
+    assert len(engine.quality.settings()[0].history) == 1
 
 
 def test_every_answer_can_tell_the_quality_in_force() -> None:
@@ -262,9 +262,9 @@ def test_every_answer_can_tell_the_quality_in_force() -> None:
     engine.add("q", plan)
     engine.push("a", rows_of(1), [1])
     engine.run()
-    engine.resize("adaptablewindow0", 6, at=7)
+    engine.quality.resize("adaptablewindow0", 6, at=7)
     window, grain = adaptable(plan)
-    told = engine.in_force("q", [-5, 6, 7, 100])
+    told = engine.quality.in_force("q", [-5, 6, 7, 100])
     assert told[window].tolist() == [20, 20, 6, 6]
     assert told[grain].tolist() == [4, 4, 4, 4]
 
@@ -275,18 +275,18 @@ def test_a_history_survives_a_snapshot() -> None:
     engine.add("q", plan)
     engine.push("a", rows_of(1), [4])
     engine.run()
-    engine.resize("adaptablewindow0", 5, at=7)
+    engine.quality.resize("adaptablewindow0", 5, at=7)
     other = Engine()
     other.add("q", plan)
     other.restore(Snapshot.decode(engine.snapshot().encode()))
-    assert other.settings() == engine.settings()
+    assert other.quality.settings() == engine.quality.settings()
 
 
 # ------------------------------------------------------------------------------------------------ sharing
 
 
 def bounds(engine: Engine) -> list[tuple[int, int, int]]:
-    return [(each.least, each.most, each.value) for each in engine.settings()]
+    return [(each.least, each.most, each.value) for each in engine.quality.settings()]
 
 
 def test_bounds_that_meet_are_one_operator_and_widen_when_a_query_leaves() -> None:
@@ -295,12 +295,12 @@ def test_bounds_that_meet_are_one_operator_and_widen_when_a_query_leaves() -> No
     engine.add("two", joined(Range(6, 4), Range(5)))
     assert bounds(engine) == [(4, 6, 6)]
     assert len(list(engine.graph.components())) == 1
-    assert [each.queries for each in engine.settings()] == [("one", "two")]
+    assert [each.queries for each in engine.quality.settings()] == [("one", "two")]
     engine.push("a", rows_of(1), [1])
     engine.run()
     engine.remove("two")
     assert bounds(engine) == [(2, 9, 9)]
-    assert engine.settings()[0].history[1:] == ((2, 9),), "from the next instant on it is at its best again"
+    assert engine.quality.settings()[0].history[1:] == ((2, 9),), "at its best again from the next instant on"
 
 
 def test_bounds_that_do_not_meet_run_apart() -> None:
@@ -323,11 +323,11 @@ def test_a_newcomer_whose_bounds_the_running_window_breaks_gets_its_own() -> Non
     engine.run()
     engine.add("two", nodes.DStream(Window(A, Range(6, 4))))
     assert bounds(engine) == [(2, 9, 9), (4, 6, 6)]
-    engine.resize("adaptablewindow0", 5)
+    engine.quality.resize("adaptablewindow0", 5)
     engine.push("a", rows_of(1), [2])
     engine.run()
     engine.add("three", Project(IStream(Window(A, Range(5, 3))), (("k", col("k")),)))
-    assert [each.queries for each in engine.settings()] == [("one", "three"), ("two",)]
+    assert [each.queries for each in engine.quality.settings()] == [("one", "three"), ("two",)]
     assert bounds(engine)[0] == (3, 5, 5)
 
 
@@ -335,7 +335,7 @@ def test_a_shared_value_that_was_chosen_stays_when_bounds_widen() -> None:
     engine = Engine()
     engine.add("one", IStream(Window(A, Range(9, 2))))
     engine.add("two", nodes.DStream(Window(A, Range(6, 4))))
-    engine.resize("adaptablewindow0", 5)
+    engine.quality.resize("adaptablewindow0", 5)
     engine.remove("two")
     assert bounds(engine) == [(2, 9, 5)]
 
@@ -343,8 +343,8 @@ def test_a_shared_value_that_was_chosen_stays_when_bounds_widen() -> None:
 def test_explain_shows_bounds_and_value() -> None:
     engine = Engine()
     engine.add("q", counted(Range(9, 2), 1, 4))
-    engine.resize("adaptablewindow0", 5)
+    engine.quality.resize("adaptablewindow0", 5)
     said = engine.explain("q")
     assert "window [RANGE MIN 2, MAX 9]" in said
     assert "granularity coarsest 4, finest 1" in said
-    assert "adaptablewindow0: window [RANGE MIN 2, MAX 9], 5 in [2, 9]" in said
+    assert "adaptablewindow0: window [RANGE MIN 2, MAX 9]; 5 now, from 2 to 9" in said

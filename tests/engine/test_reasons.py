@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.reasons import MOST, Reason, Reasons, merged
-from headrace.time.punctuate import Late, Rejected
+from headrace.time.punctuation import Late, Rejected
 
 CODES = st.sampled_from(["HR-R001", "HR-R101", "HR-R102"])
 REASONS = st.builds(

@@ -12,7 +12,7 @@ import pytest
 from headrace.engine import Engine, Snapshot
 from headrace.errors import HeadraceError
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     Distinct,
@@ -27,7 +27,7 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.windows import Range, Rows, Unbounded
+from headrace.plan.nodes.windows import Range, Rows, Unbounded
 from headrace.time.bounds import Bounds
 from headrace.time.ets import TimerPromise
 from headrace.time.heartbeat import HeartbeatGenerator
@@ -84,19 +84,19 @@ CALLS: dict[str, tuple[str, Callable[[Engine], Any]]] = {
     "times beyond int64": ("HR-I007", lambda e: e.push("s", rows(1), np.array([2**64 - 1], np.uint64))),
     "a larger one": ("HR-I007", lambda e: e.push("s", rows(1), [2**63])),
     "times as text": ("HR-I007", lambda e: e.push("s", rows(1), ["x"])),
-    "a heartbeat of half a tick": ("HR-I012", lambda e: e.heartbeat("s", 1.5)),
+    "a heartbeat of half a tick": ("HR-I012", lambda e: e.streams.heartbeat("s", 1.5)),
     "a clock beyond the domain": ("HR-I012", lambda e: e.advance(2**70)),
     "a punctuation on no column": (
         "HR-I010",
-        lambda e: e.punctuate("s", Punctuation(patterns=(("zz", Constant(1)),))),
+        lambda e: e.streams.punctuate("s", Punctuation(patterns=(("zz", Constant(1)),))),
     ),
     "a punctuation of another type": (
         "HR-I010",
-        lambda e: e.punctuate("s", Punctuation(patterns=(("v", Constant("x")),))),
+        lambda e: e.streams.punctuate("s", Punctuation(patterns=(("v", Constant("x")),))),
     ),
     "text for a plan": ("HR-G012", lambda e: e.add("z", "SELECT 1")),
-    "a break at no operator": ("HR-S004", lambda e: e.set_break("nowhere0")),
-    "a strategy for no operator": ("HR-S004", lambda e: e.set_strategy("rr", ["nowhere0"])),
+    "a break at no operator": ("HR-S004", lambda e: e.scheduling.set_break("nowhere0")),
+    "a strategy for no operator": ("HR-S004", lambda e: e.scheduling.use("rr", ["nowhere0"])),
     "an offset into the future": ("HR-T007", lambda e: TimerPromise(-5)),
     "half a tick of offset": ("HR-T007", lambda e: TimerPromise(2.5)),  # type: ignore[arg-type]
     "a guard behind the clock": ("HR-I008", lambda e: Rules(guard=-1)),
@@ -112,7 +112,7 @@ def test_a_call_without_meaning_is_refused_and_the_engine_goes_on(name: str) -> 
         call(engine)
     assert caught.value.hint
     engine.push("s", rows(1, 2), [1, 2])
-    engine.end("s")
+    engine.streams.end("s")
     assert sum(len(b) for b in engine.drain("q")) == 2
 
 
@@ -170,18 +170,18 @@ def test_a_second_input_manager_is_refused() -> None:
         return HeartbeatGenerator(Bounds.of(SkewMatrix.of(["s"], {("s", "s"): [(0, 3)]}), timeout=10))
 
     engine = Engine()
-    engine.manage(bounds(), {S: Rules(True, "strict")})
+    engine.streams.manage(bounds(), {S: Rules(True, "strict")})
     with pytest.raises(HeadraceError, match="HR-G011"):
-        engine.manage(bounds(), {S: Rules(True, "strict")})
+        engine.streams.manage(bounds(), {S: Rules(True, "strict")})
 
 
 def test_declaring_a_stream_disordered_does_not_change_the_answer_of_simultaneous_rows() -> None:
     answers = []
     for disordered in (False, True):
         engine = Engine()
-        engine.declare(S, rules=Rules(disordered, "strict"))
+        engine.streams.declare(S, rules=Rules(disordered, "strict"))
         engine.add("q", IStream(Window(S, Rows(1))))
         engine.push("s", rows(9, 5, 7), [1, 1, 1])
-        engine.end("s")
+        engine.streams.end("s")
         answers.append([b.data.to_pylist() for b in engine.drain()])
     assert answers[0] == answers[1] == [[{"k": "a", "v": 7}]]

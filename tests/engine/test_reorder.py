@@ -10,11 +10,11 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
+from headrace import tuning
 from headrace.engine import Engine, Snapshot
 from headrace.errors import GraphError
 from headrace.expressions import col
-from headrace.flow.shelf import Held
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     DStream,
@@ -25,15 +25,16 @@ from headrace.plan.nodes import (
     Source,
     Window,
 )
-from headrace.plan.windows import Range, Rows, Unbounded
+from headrace.plan.nodes.windows import Range, Rows, Unbounded
+from headrace.spill.store import MemorySpillStore
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case
-from headrace.testing.runs import runs
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.driving import execute
 from tests.laws import effort
+from tests.strategies.plans import Case
+from tests.strategies.runs import runs
 
 NAMES = "abcd"
 
@@ -87,7 +88,7 @@ def test_an_order_may_change_at_any_moment(data: st.DataObject) -> None:
     def change(engine: Engine) -> None:
         if data.draw(st.integers(0, 2)) == 0:
             order = data.draw(st.none() | st.permutations(range(leaves)))
-            found = engine.reoptimize("q", order, gain=10)
+            found = engine.optimizer.reoptimize("q", order, gain=10)
             note(f"{order}: {found}")
             event("left alone" if found is None else "waits" if found.at is None else "changed")
 
@@ -106,13 +107,10 @@ def test_orders_that_change_by_themselves_answer_as_the_oracle_does(data: st.Dat
     moves: set[tuple[int, ...]] = set()
 
     def watched(engine: Engine) -> None:
-        engine.reoptimize_every(every)
-        moves.update(order.order for order in engine._orders.done.values())
+        engine.optimizer.reoptimize_every(every)
+        moves.update(order.order for order in engine.optimizer.orders.done.values())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.engine.adapting.GAIN", gain)
-        patch.setattr("headrace.engine.adapting._WINDOWS", 1000)
-        patch.setattr("headrace.engine.adapting._AGREE", 1)
+    with tuning.using(reorder_gain=gain, reorder_payback=1000, reorder_agreement=1):
         answers, engine = execute(case, run, hook=watched)
         watched(engine)
     event(f"{len(moves)} orders")
@@ -129,8 +127,8 @@ def chain(window: int = 1000) -> Plan:
     return IStream(Join(Join(a, b, ("ak",), ("bk",)), c, ("bl",), ("cl",)))
 
 
-def running(shelf: Held | None = None) -> Engine:
-    engine = Engine(shelf=shelf)
+def running(spill_store: MemorySpillStore | None = None) -> Engine:
+    engine = Engine(spill_to=spill_store)
     engine.add("q", chain())
     return engine
 
@@ -153,7 +151,7 @@ def test_the_order_follows_what_was_measured_and_the_state_gets_smaller() -> Non
     plain, engine = running(), running()
     for step in range(6):
         assert sorted(map(str, feed(engine, step))) == sorted(map(str, feed(plain, step)))
-    found = engine.reoptimize("q")
+    found = engine.optimizer.reoptimize("q")
     assert found is not None
     assert found.at is not None
     assert [found.relations[i] for i in found.order] == ["b", "c", "a"]
@@ -162,12 +160,12 @@ def test_the_order_follows_what_was_measured_and_the_state_gets_smaller() -> Non
     assert "b ⋈ c ⋈ a" in str(engine.explain("q"))
     for step in range(6, 12):
         assert sorted(map(str, feed(engine, step))) == sorted(map(str, feed(plain, step)))
-    assert engine.reoptimize("q") is None, "it is in that order already"
+    assert engine.optimizer.reoptimize("q") is None, "it is in that order already"
 
 
 def test_a_skewed_join_changes_its_order_by_itself_once_and_state_gets_smaller() -> None:
     plain, engine = running(), running()
-    engine.reoptimize_every(50)
+    engine.optimizer.reoptimize_every(50)
     moves = set()
     for step in range(10):
         assert sorted(map(str, feed(engine, step, 30))) == sorted(map(str, feed(plain, step, 30)))
@@ -175,15 +173,15 @@ def test_a_skewed_join_changes_its_order_by_itself_once_and_state_gets_smaller()
     assert len(moves) == 2, "none at first, then one that stays"
     assert "b ⋈ c ⋈ a since" in str(engine.explain("q"))
     assert joins_hold(engine) < 0.7 * joins_hold(plain)
-    engine.reoptimize_every(False)
+    engine.optimizer.reoptimize_every(False)
     with pytest.raises(GraphError, match="HR-G018"):
-        engine.reoptimize_every(0)
+        engine.optimizer.reoptimize_every(0)
 
 
 def test_data_that_turns_to_and_fro_does_not_make_joins_flap() -> None:
     """a and b meet often in one half of the time, b and c in the other: changes become rare."""
     engine = running()
-    engine.reoptimize_every(50)
+    engine.optimizer.reoptimize_every(50)
     rng, changes = np.random.default_rng(0), []
     for step in range(60):
         times = np.arange(step * 60, (step + 1) * 60)
@@ -192,26 +190,26 @@ def test_data_that_turns_to_and_fro_does_not_make_joins_flap() -> None:
             columns = [rng.integers(0, 2 if few else 300, 60), rng.integers(0, 300 if few else 2, 60)]
             engine.push(name, batch(name, *columns), times)
         engine.drain("q")
-        changes.append(len(engine._orders.log))
+        changes.append(len(engine.optimizer.orders.log))
     assert changes[-1] <= 8
     assert changes[-1] - changes[30] <= 3
 
 
 def test_what_was_looked_at_is_in_the_snapshot_and_replays_alike() -> None:
     engine = running()
-    engine.reoptimize_every(100)
+    engine.optimizer.reoptimize_every(100)
     before = engine.snapshot()
     for step in range(3):
         feed(engine, step)
         restored = running()
-        restored.reoptimize_every(100)
+        restored.optimizer.reoptimize_every(100)
         restored.restore(before)
         feed(restored, step)
         before = engine.snapshot()
-        assert restored._adapting._looks == engine._adapting._looks
-        assert restored._orders.done == engine._orders.done
+        assert restored.optimizer.adapting._looks == engine.optimizer.adapting._looks
+        assert restored.optimizer.orders.done == engine.optimizer.orders.done
         assert Snapshot.decode(before.encode()).chunks["looks"] == restored.snapshot().chunks["looks"]
-    assert engine._orders.done
+    assert engine.optimizer.orders.done
     without = running()
     without.restore(before)
     assert sorted(map(str, feed(without, 3))) == sorted(map(str, feed(engine, 3)))
@@ -222,7 +220,7 @@ def test_a_decision_that_waits_survives_a_restore() -> None:
     engine = running()
     for name, times in (("a", [1, 20]), ("b", [2, 21]), ("c", [3])):
         engine.push(name, batch(name, [1] * len(times), [1] * len(times)), times)
-    found = engine.reoptimize("q", [1, 2, 0])
+    found = engine.optimizer.reoptimize("q", [1, 2, 0])
     assert found is not None
     assert found.at is None
     restored = running()
@@ -237,7 +235,7 @@ def test_a_stream_that_lags_delays_the_change_and_no_answer() -> None:
     for each in (plain, engine):
         for name, times in (("a", [1, 20]), ("b", [2, 21]), ("c", [3])):
             each.push(name, batch(name, [1] * len(times), [1] * len(times)), times)
-    found = engine.reoptimize("q", [1, 2, 0])
+    found = engine.optimizer.reoptimize("q", [1, 2, 0])
     assert found is not None
     assert found.at is None
     assert "soon" in str(engine.explain("q"))
@@ -252,16 +250,16 @@ def test_a_stream_that_lags_delays_the_change_and_no_answer() -> None:
 
 
 def test_a_restored_engine_has_the_order_and_the_state() -> None:
-    plain, engine = running(), running(Held())
+    plain, engine = running(), running(MemorySpillStore())
     chain_of = []
     for step in range(3):
         assert feed(engine, step) is not None
         feed(plain, step)
         chain_of.append(engine.snapshot(chain_of[-1].version if chain_of else None))
         if step == 0:
-            assert engine.reoptimize("q", [2, 1, 0]) is not None
+            assert engine.optimizer.reoptimize("q", [2, 1, 0]) is not None
         if step == 1:
-            engine.spill(1 << 30)
+            engine.memory.spill(1 << 30)
     engine.add("later", chain())
     restored = running()
     restored.restore(chain_of)
@@ -272,12 +270,12 @@ def test_a_restored_engine_has_the_order_and_the_state() -> None:
 def test_what_cannot_be_reordered_is_left_alone() -> None:
     engine = running()
     engine.add("two", IStream(Join(*(Window(SOURCES[n], Range(5)) for n in "ab"), ("ak",), ("bk",))))
-    assert engine.reoptimize("two") is None
+    assert engine.optimizer.reoptimize("two") is None
     with pytest.raises(GraphError, match="HR-G021"):
-        engine.reoptimize("q", [0, 0, 1])
+        engine.optimizer.reoptimize("q", [0, 0, 1])
     engine.add("same", chain())
-    assert engine.reoptimize("q", [2, 1, 0]) is None, "the joins are shared"
+    assert engine.optimizer.reoptimize("q", [2, 1, 0]) is None, "the joins are shared"
     closed = running()
     feed(closed, 0)
-    closed.punctuate("a", Punctuation(MAX_TIME, (("ak", Constant(1)),)))
-    assert closed.reoptimize("q", [2, 1, 0]) is None
+    closed.streams.punctuate("a", Punctuation(MAX_TIME, (("ak", Constant(1)),)))
+    assert closed.optimizer.reoptimize("q", [2, 1, 0]) is None

@@ -11,10 +11,10 @@ from headrace.engine import Engine, Snapshot
 from headrace.flow.batch import Batch
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case, cases
-from headrace.testing.runs import Run, runs
 from tests.engine.driving import engine_for, load_tables
 from tests.laws import effort
+from tests.strategies.plans import Case, cases
+from tests.strategies.runs import Run, runs
 
 
 def take_turns(case: Case, run: Run, turns: list[int]) -> list[Batch]:
@@ -49,7 +49,7 @@ def _make(engine: Engine, step: tuple) -> None:  # type: ignore[type-arg]
     elif step[0] == "advance":
         engine.advance(step[1])
     else:
-        engine.end(step[1])
+        engine.streams.end(step[1])
 
 
 @effort(2, "state that moves between engines is on every path of Spark")

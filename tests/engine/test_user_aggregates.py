@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions import col
-from headrace.plan import nodes, windows
-from headrace.plan.nodes import Plan, Source
-from headrace.plan.session import SessionAggregate
-from headrace.testing.plans import Case
-from headrace.testing.runs import runs
-from headrace.testing.schemas import rows
-from headrace.testing.user_aggregates import calls_on
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import Plan, Source
+from headrace.plan.nodes.session import SessionAggregate
 from tests.engine.driving import assert_oracles_answer
 from tests.laws import effort
+from tests.strategies.plans import Case
+from tests.strategies.runs import runs
+from tests.strategies.schemas import rows
+from tests.strategies.user_aggregates import calls_on
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 BOTH = (Source("a", SCHEMA), Source("b", SCHEMA))

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from headrace.engine import Engine, Snapshot
 from headrace.errors import PlanError
 from headrace.flow.batch import Batch
-from headrace.flow.widening import goes_on, widened
-from headrace.plan.check import check
-from headrace.plan.nodes import Plan, Source, Table
-from headrace.plan.trees import everywhere
+from headrace.plan.analysis.check import check
+from headrace.plan.nodes.core import Plan, Source, Table
+from headrace.plan.nodes.trees import everywhere
 from headrace.schema import Schema
 from headrace.sql import StreamDef, query
+from headrace.state.part import goes_on, widened
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case, cases
-from headrace.testing.runs import runs
 from tests.engine.driving import engine_for, load_tables
+from tests.strategies.plans import Case, cases
+from tests.strategies.runs import runs
 
 NARROWER = {pa.int64(): pa.int32(), pa.float64(): pa.float32()}
 
@@ -56,7 +56,7 @@ def make(engine: Engine, step: tuple) -> None:  # type: ignore[type-arg]
     elif step[0] == "advance":
         engine.advance(step[1])
     else:
-        engine.end(step[1])
+        engine.streams.end(step[1])
 
 
 @given(st.data())
@@ -126,7 +126,7 @@ def test_every_aggregate_and_key_goes_on(old: pa.DataType, new: pa.DataType) -> 
     after.restore(before.snapshot())
     for each in (after, whole):
         push(each, great, 3, 4)
-        each.end("s")
+        each.streams.end("s")
         each.run()
     found, expected = ([b.data for b in each.drain("q")] for each in (after, whole))
     assert pa.Table.from_batches(found).to_pylist() == pa.Table.from_batches(expected).to_pylist()

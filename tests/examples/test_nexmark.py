@@ -20,7 +20,7 @@ from examples.nexmark.__main__ import main
 from headrace import Engine, Rules, query
 from headrace.connectors.nexmark import STREAMS, NexmarkGenerator, Silence
 from headrace.flow.batch import Batch
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream, events_of
 
@@ -62,13 +62,13 @@ def drive(house: NexmarkGenerator, plan: Plan, events: int = MANY) -> tuple[list
     given: Sources = {stream: [] for stream in STREAMS}
     answers: list[Batch] = []
     for now, rows in arrivals(house, events):
-        for stream in engine.graph.sources:
+        for stream in engine.streams:
             data, times = rows[stream]
             engine.push(stream, data, times, now=now)
             given[stream] += zip(times.tolist(), data.to_pylist(), strict=True)
         answers += engine.drain()
-    for stream in engine.graph.sources:
-        engine.end(stream)
+    for stream in engine.streams:
+        engine.streams.end(stream)
     answers += engine.drain()
     assert not engine.drain_late()
     return answers, given
@@ -97,7 +97,7 @@ def test_the_answers_come_while_rows_still_come() -> None:
     engine = engine_for(house, {"q5": load("q5")})
     early = 0
     for now, rows in arrivals(house):
-        for stream in engine.graph.sources:
+        for stream in engine.streams:
             engine.push(stream, *rows[stream], now=now)
         early += sum(len(batch) for batch in engine.drain())
     assert early >= 10
@@ -142,13 +142,13 @@ def answers(statement: str, sources: Sources) -> Counter[tuple[Any, ...]]:
     found = query(statement, DEFINITIONS)
     engine = Engine()
     for each in DEFINITIONS:
-        engine.declare(each.source, rules=Rules(disordered=True, enforce="strict"))
+        engine.streams.declare(each.source, rules=Rules(disordered=True, enforce="strict"))
     engine.add("q", found)
-    for stream in engine.graph.sources:
+    for stream in engine.streams:
         rows = sources[stream]
         data = pa.RecordBatch.from_pylist([row for _, row in rows], STREAMS[stream].schema)
         engine.push(stream, data, [time for time, _ in rows])
-        engine.end(stream)
+        engine.streams.end(stream)
     return Counter(row for _, row in events_of(engine.drain()))
 
 

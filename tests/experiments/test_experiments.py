@@ -112,6 +112,6 @@ def test_outside_a_checkout_it_says_where_the_experiments_are(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "__file__", str(tmp_path / "site-packages" / "headrace" / "cli" / "e.py"))
-    with pytest.raises(PipelineError, match="part of Headrace's source") as told:
+    with pytest.raises(PipelineError, match="part of the source tree") as told:
         command.checkout()
     assert "make setup" in told.value.hint

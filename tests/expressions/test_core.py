@@ -85,7 +85,7 @@ def test_structure():
     [
         (col("j") + 1, "HR-E001", "did you mean"),
         (col("i") + "a", "HR-E004", "CAST"),
-        (~col("i"), "HR-E004", "condition"),
+        (~col("i"), "HR-E004", "a comparison or a boolean column"),
     ],
 )
 def test_errors_have_code_place_and_hint(expression, code, hint):

@@ -149,7 +149,7 @@ SCHEMA = pa.schema({"price": pa.int64(), "name": pa.string()})
         (fn("upper"), "HR-E003", "upper()", ""),
         (fn("upper", col("price")), "HR-E004", "upper(price)", "CAST"),
         (fn("abs", col("name")) + 1, "HR-E004", "abs(name)", "CAST"),
-        (fn("round", col("price"), col("price")), "HR-E011", "round(price, price)", "literal"),
+        (fn("round", col("price"), col("price")), "HR-E011", "round(price, price)", "write a number"),
         (fn("regexp_extract", col("name"), "("), "HR-E012", "regexp_extract(name, '(')", ""),
         (fn("regexp_count", col("name"), "("), "HR-E012", "regexp_count(name, '(')", ""),
         (fn("date_format", col("name"), "QQ"), "HR-E012", "date_format(name, 'QQ')", "yyyy"),
@@ -189,7 +189,7 @@ def test_user_functions_see_arrays():
 def test_user_function_that_breaks_its_word_is_an_error():
     own = dict(FUNCTIONS)
     batch = pa.record_batch({"price": [1, 2]})
-    from headrace.expressions.functions.registry import register as enter
+    from headrace.expressions.functions.rule import register_in as enter
 
     enter("short", lambda price: price.slice(1), "bigint", into=own)
     with pytest.raises(ExpressionError, match="HR-E013"):

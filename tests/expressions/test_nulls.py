@@ -14,7 +14,7 @@ from headrace.errors import ExpressionError
 from headrace.expressions import FUNCTIONS, Arithmetic, Comparison, Expression, Function, Literal, Negate, col
 from headrace.expressions import compile as compiled
 from headrace.expressions.evaluate import evaluator
-from headrace.expressions.rewriting import substitute
+from headrace.expressions.substitution import substitute
 from tests.expressions import strategies
 
 SCHEMA = strategies.SCHEMA

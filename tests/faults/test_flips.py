@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine
 from headrace.errors import HeadraceError
 from headrace.expressions import col
 from headrace.pipeline import load
-from headrace.plan.nodes import IStream, Join, Project, Source, Window
-from headrace.plan.windows import Range
-from headrace.runtimes.embedded import Runner, opening
-from headrace.runtimes.embedded.replay import replay
+from headrace.plan.nodes.core import IStream, Join, Project, Source, Window
+from headrace.plan.nodes.windows import Range
+from headrace.runtimes.embedded import Runner, factory
+from headrace.runtimes.embedded.runner import replay
+from headrace.spill.directory import DirectorySpillStore
 from tests.runtimes.embedded.pipelines import PIPELINES, bags, sliding
 
 FLIPS: Final = int(os.environ.get("HEADRACE_FLIPS", "6"))
@@ -149,7 +149,7 @@ def test_22_a_flipped_bit_in_the_spool(tmp_path: Path) -> None:
     pipeline = wired(place)
 
     def run(chunks: list[bytes], *, killed: bool = False) -> Any:
-        with mock.patch.object(opening, "TcpClient", return_value=Wire(chunks, killed=killed)):
+        with mock.patch.object(factory, "TcpClient", return_value=Wire(chunks, killed=killed)):
             Runner(load(pipeline)).run()
         return bags(place)
 
@@ -183,9 +183,9 @@ JOIN: Final = IStream(Join(LEFT, Project(RIGHT, (("l", col("k")), ("t", col("s")
 
 def joining(place: Path, harm: Callable[[], None]) -> Iterator[Any]:
     """The answers of a join that has put its state on disk, step by step."""
-    shelf = DirectoryShelf(place)
+    spill_store = DirectorySpillStore(place)
     try:
-        engine = Engine(shelf=shelf)
+        engine = Engine(spill_to=spill_store)
         engine.add("q", JOIN)
         rng = np.random.default_rng(5)
         for step in range(4):
@@ -195,10 +195,10 @@ def joining(place: Path, harm: Callable[[], None]) -> Iterator[Any]:
                 engine.push(stream, rows, np.arange(step * 2_000, (step + 1) * 2_000))
             engine.run()
             yield [row for batch in engine.drain("q") for row in batch.data.to_pylist()]
-            engine.spill(1 << 30)
+            engine.memory.spill(1 << 30)
             harm()
     finally:
-        shelf.close()
+        spill_store.close()
 
 
 def test_a_flipped_bit_in_spilled_state(tmp_path: Path) -> None:
@@ -230,10 +230,10 @@ class Cells(dict[Any, Any]):
 
 
 def test_a_flipped_bit_in_the_state_on_spark() -> None:
-    store = pytest.importorskip("headrace.runtimes.spark.store")
+    store = pytest.importorskip("headrace.runtimes.spark.worker.state_store")
     engine, cells = Engine(), Cells()
     engine.add("q", JOIN)
-    kept, head = store.Store(cells, "plan"), None
+    kept, head = store.Store(cells, store.Layout()), None
     for step in range(4):
         rows = pa.RecordBatch.from_pydict({"k": [step, 7], "s": ["x", "y"]}, SCHEMA)
         engine.push("a", rows, [step, step])

@@ -7,9 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.flow.arc import Arc
+from headrace.flow.arc import Arc, Register
 from headrace.flow.batch import Batch
-from headrace.flow.register import Register
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
 from headrace.time.timestamp import MIN_TIME
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.flow.batch import Batch, Extent, concat, sort_by_start
-from headrace.flow.interleave import merge
-from headrace.flow.words import constant, is_constant, words_of
+from headrace.flow.fixed64 import constant, is_constant, words_of
+from headrace.operators.union import merge
 
 COLUMNS = (
     (pa.int64(), st.integers(-(2**62), 2**62)),

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.flow import sorting
-from headrace.flow.sorting import FEW, order_of
+from headrace import tuning
+from headrace.flow.batch import order_of
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 RNG = np.random.default_rng(5)
-MANY = 4 * FEW
+MANY = 4 * tuning.current.merge_rows
 SHAPES = {
     "ordered": np.arange(MANY),
     "backwards": np.arange(MANY)[::-1].copy(),
@@ -37,8 +37,7 @@ def test_rows_come_in_order_and_equal_times_stay_as_they_are(name: str) -> None:
 @given(st.lists(st.integers(MIN_TIME, MAX_TIME) | st.integers(-5, 5), max_size=40))
 def test_it_is_the_stable_order_of_any_times(times: list[int]) -> None:
     array = np.array(times, np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "FEW", 2)
+    with tuning.using(merge_rows=2):
         assert np.array_equal(order_of(array), np.argsort(array, kind="stable"))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace import Engine, query
 from headrace.errors import HeadraceError
 from headrace.expressions import FUNCTIONS
-from headrace.plan.nodes import Source
+from headrace.plan.nodes.core import Source
 from tests.sql.mutation import CHANGES, TOKEN, words_of
 from tests.sql.test_fuzz import REAL, WIDE
 
@@ -238,7 +238,7 @@ def _run(found: object, random: Random) -> str:
             )
         rows += sum(len(batch) for batch in engine.drain("q"))
     for source in sources:
-        engine.end(source.name)
+        engine.streams.end(source.name)
     rows += sum(len(batch) for batch in engine.drain("q"))
     return f"{rows} rows"
 

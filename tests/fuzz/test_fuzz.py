@@ -44,7 +44,7 @@ def test_what_goes_wrong_is_found(check: str, reason: str, monkeypatch: pytest.M
     )
     monkeypatch.setattr(run, "PROGRAM", ["-c", program])
     monkeypatch.setattr(run, "SECONDS", 1.5)
-    monkeypatch.setattr(run, "WAITING", 2.0)
+    monkeypatch.setattr(run, "WAITING", 6.0)
     monkeypatch.setattr(run, "MEMORY", 16 << 20)
     report = run.run("x", 0, 3)
     assert list(report.failed) == [1]

@@ -45,9 +45,8 @@ def main(folder: str, address: str, jars: str, limit: str | None = None) -> None
     more: dict[str, Any] = {} if limit is None else {"reached": dict.fromkeys(TOPICS, "timestamp")}
     out = headrace.spark.outputs(
         headrace.query(TEXT, streams),
-        streams=frames,
-        bounds={topic: {"latency": LATENCY} for topic in TOPICS},
-        **more,
+        frames,
+        headrace.spark.SparkOptions(bounds={topic: {"latency": LATENCY} for topic in TOPICS}, **more),
     )
     sinks = {
         kind: headrace.spark.Files(f"{folder}/{kind}", "json") for kind in ("result", "late", "rejected")

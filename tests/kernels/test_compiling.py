@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 COMPILE = """
 import numpy as np
-from headrace.kernels import compiling
-compiling.PATIENCE = 0.0
+from headrace import tuning
+tuning.current = tuning.Tuning(compile_notice_seconds=0.0)
 from headrace.kernels.gather import first_above
 assert first_above(np.array([1, 5, 9]), 4) == 1
 """

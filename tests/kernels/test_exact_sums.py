@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.aggregates.limbs import Limbs
 from headrace.kernels.exact_sums import add_reals, add_squares
-from headrace.operators.accumulators.limbs import Limbs
 
 EDGES = (0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, sys.float_info.max, -sys.float_info.max)
 

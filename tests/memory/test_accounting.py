@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import headrace
+from headrace import tuning
 from headrace.memory.accounting import account
-from headrace.operators.accumulators import entries, panes
 
 A = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string())])
 B = pa.schema([("k2", pa.int64()), ("x", pa.int64())])
@@ -46,11 +47,11 @@ def run(text: str, rows: int, *, silent: bool = False, snapshot: bool = False) -
         k, times = rng.integers(0, 4000, STEP), np.arange(begin, begin + STEP)
         columns = [pa.array(k), pa.array(rng.random(STEP)), WORDS.take(pa.array(k))]
         engine.push("a", pa.RecordBatch.from_arrays(columns, schema=A), times)
-        if "b" in engine.graph.sources and not silent:
+        if "b" in engine.streams and not silent:
             other = [pa.array(rng.integers(0, 4000, STEP)), pa.array(k)]
             engine.push("b", pa.RecordBatch.from_arrays(other, schema=B), times)
-        for each in engine.settings() if begin == rows // 2 // STEP * STEP else ():
-            engine.resize(each.node, each.least)
+        for each in engine.quality.settings() if begin == rows // 2 // STEP * STEP else ():
+            engine.quality.resize(each.node, each.least)
         engine.drain()
         if snapshot and begin in (0, rows // 3 // STEP * STEP):
             engine.snapshot()
@@ -73,10 +74,10 @@ def held_by(text: str, **how: bool) -> tuple[int, int]:
 
 
 @pytest.fixture(autouse=True)
-def no_room_that_is_never_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_room_that_is_never_touched() -> Iterator[None]:
     """Rings ask the system for room that takes no memory until it is used; allocators count it all."""
-    monkeypatch.setattr(entries, "_RESERVE", 1)
-    monkeypatch.setattr(panes, "CHUNK", 1 << 12)
+    with tuning.using(pane_reserve=1, pane_chunk=1 << 12):
+        yield
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -126,16 +127,16 @@ def test_rows_that_are_over_are_released_when_a_window_got_smaller() -> None:
     """Rows of the long window are still held, those of the short one behind them are over."""
     engine = run(QUERIES["shrinking join"], 20_000)
     (join,) = [n for n in engine.graph.nodes if n.name.startswith("join")]
-    before = join.operator.state_bytes()
-    join.operator.release()
+    before = join.operator.memory.bytes()
+    join.operator.memory.release()
     left = join.operator.state()["left"]
     assert len(left.rows) <= 10_000 + 500 + STEP  # type: ignore[attr-defined]
-    assert join.operator.state_bytes() <= before
-    engine.end("a")
-    engine.end("b")
+    assert join.operator.memory.bytes() <= before
+    engine.streams.end("a")
+    engine.streams.end("b")
     engine.run()
-    join.operator.release()
-    assert join.operator.state_bytes() < before / 50
+    join.operator.memory.release()
+    assert join.operator.memory.bytes() < before / 50
 
 
 @pytest.mark.parametrize(

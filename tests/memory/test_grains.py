@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.engine import Engine, Snapshot
-from headrace.flow.shelf import Held
-from headrace.memory.choice import choose_both, loss, settled_grain
-from headrace.memory.demands import GrainDemand, lines_a_row
-from headrace.memory.grains import kinds_of
-from headrace.memory.need import Outlook
+from headrace.memory.choice import GrainDemand, Outlook, choose_both, lines_a_row, loss, settled_grain
+from headrace.memory.flows import kinds_of
+from headrace.spill.store import MemorySpillStore
 from tests.engine.driving import assert_exact
 from tests.laws import effort
 from tests.memory.test_manager import MAX, STEP, A, burst, demand, feed, started
@@ -118,9 +116,9 @@ def run(
     found = headrace.query(text, {"a": A}, ticks_per_second=None)
 
     def made() -> Engine:
-        engine = Engine(shelf=Held())
+        engine = Engine(spill_to=MemorySpillStore())
         engine.add("q", found)
-        engine.budget(budget, policy="spill")
+        engine.memory.set_budget(budget, policy="spill")
         return engine
 
     engine, rng, answers, rows, begin = made(), np.random.default_rng(len(loads)), list[Any](), list[Any](), 0
@@ -139,7 +137,7 @@ def run(
                 twin = made()
                 twin.restore(Snapshot.decode(engine.snapshot().encode()))
                 engine = twin
-    engine.end("a")
+    engine.streams.end("a")
     answers += engine.drain()
     return engine, answers, found, {"a": rows}
 
@@ -160,7 +158,7 @@ def test_answers_are_exact_whatever_the_budget_the_rates_and_the_bursts(
 
 def test_granularities_do_change_in_these_runs() -> None:
     engine, *_ = run(QUERIES[0], 8_000, [(3, 10), (6, 60)])
-    assert any("granularity" in s.what and len(s.history) > 1 for s in engine.settings())
+    assert any("granularity" in s.what and len(s.history) > 1 for s in engine.quality.settings())
 
 
 # ----------------------------------------------------------------------------------------------------- bursts
@@ -178,7 +176,7 @@ def test_a_burst_fits_into_the_budget_by_a_coarser_granularity(text: str) -> Non
     assert all(each == 10 for each in grains[per_window : 2 * per_window]), "the finest before the burst"
     assert all(each > 50 for each in grains[2 * per_window + 5 : 3 * per_window])
     assert all(each == 10 for each in grains[4 * per_window :]), "back within one window"
-    assert all(len(s.history) < 30 for s in engine.settings()), "nothing flaps"
+    assert all(len(s.history) < 30 for s in engine.quality.settings()), "nothing flaps"
 
 
 def test_rows_that_come_again_after_a_restore_meet_the_same_granularities() -> None:
@@ -191,11 +189,11 @@ def test_rows_that_come_again_after_a_restore_meet_the_same_granularities() -> N
             twin = started(BOTH, 400_000, measure_at_snapshots=True)
             twin.restore([Snapshot.decode(each.encode()) for each in chain])
             again = feed(twin, begin, rows, np.random.default_rng(begin))
-            assert twin.settings() == engine.settings()
+            assert twin.quality.settings() == engine.quality.settings()
             assert [b.data for b in again] == [b.data for b in answers]
             engine = twin if begin % 16 else engine
-        chain.append(engine.snapshot(engine._version if chain else None))
-    assert any("granularity" in s.what and len(s.history) > 1 for s in engine.settings()), "it was decided"
+        chain.append(engine.snapshot(engine.version if chain else None))
+    assert any("granularity" in s.what and len(s.history) > 1 for s in engine.quality.settings())
 
 
 # ------------------------------------------------------------------------------------------------------ state

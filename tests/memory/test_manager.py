@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,22 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.connectors.shelf import DirectoryShelf
 from headrace.engine import Engine, Snapshot
 from headrace.errors import BudgetError, SpillError
 from headrace.flow.batch import Batch
-from headrace.flow.shelf import Held
 from headrace.memory.budget import budget_bytes, machine_bytes
-from headrace.memory.choice import choose, loss, settled
-from headrace.memory.demands import Cohort, Demand
-from headrace.memory.need import Outlook
-from headrace.plan.trees import everywhere
-from headrace.testing.plans import cases
-from headrace.testing.runs import runs
+from headrace.memory.choice import Cohort, Demand, Outlook, choose, loss, settled
+from headrace.plan.nodes.trees import everywhere
+from headrace.spill.directory import DirectorySpillStore
+from headrace.spill.store import MemorySpillStore
 from headrace.time.timestamp import MAX_TIME
 from tests.engine.driving import assert_exact, execute
 from tests.engine.test_quality import bounded
 from tests.laws import effort
+from tests.strategies.plans import cases
+from tests.strategies.runs import runs
 
 # ------------------------------------------------------------------------------------------------ choosing
 
@@ -54,20 +53,30 @@ demands = st.builds(
 )
 
 
-@given(st.lists(demands, min_size=1, max_size=2), st.integers(0, 20_000))
-def test_the_choice_fits_and_nothing_that_fits_loses_much_less(several: list[Demand], limit: int) -> None:
+@given(st.lists(demands, min_size=1, max_size=2), st.data())
+def test_the_choice_fits_and_nothing_that_fits_beside_the_rows_held_loses_less(
+    several: list[Demand], data: st.DataObject
+) -> None:
+    """The sum of what is held now and of what new rows will need is linear in the sizes: it has one optimum.
+
+    The need itself may be less, as rows leave before others come, and then other sizes may lose less: there
+    is no bound on how much. 2.8 times was found, where 1.5 times was once declared.
+    """
     outlook = Outlook(0.0, several)
+    least, most = [d.least for d in several], [d.most for d in several]
+    limit = data.draw(st.integers(0, 20_000) | st.integers(int(outlook.peak(least)), int(outlook.peak(most))))
     chosen = choose(outlook, limit)
     assert all(d.least <= w <= d.most for d, w in zip(several, chosen, strict=True))
-    if outlook.peak([d.least for d in several]) > limit:
-        assert chosen == [d.least for d in several]
+    if outlook.peak(least) > limit:
+        assert chosen == least
         return
     assert outlook.peak(chosen) <= limit
+    room = limit - outlook.peak([0.0] * len(several))
     grids = [sorted({d.least, d.most, *range(d.least, d.most, 7)}) for d in several]
-    fitting = [sizes for sizes in itertools.product(*grids) if outlook.peak(sizes) <= limit]
-    best = min((loss(several, sizes) for sizes in fitting), default=0.0)
-    steps = sum(2 * d.weight / (d.most - d.least) for d in several if d.most > d.least)
-    assert loss(several, chosen) <= 1.3 * best + steps
+    beside = [w for w in itertools.product(*grids) if np.dot(outlook.costs, w) <= room]
+    best = min((loss(several, sizes) for sizes in beside), default=math.inf)
+    rounded = sum(2 * d.weight / (d.most - d.least) for d in several if d.most > d.least)
+    assert loss(several, chosen) <= best + rounded
 
 
 @given(st.lists(demands, min_size=1, max_size=3), st.data())
@@ -131,10 +140,9 @@ def test_answers_are_exact_whatever_the_budget(data: st.DataObject) -> None:
     budget = data.draw(st.sampled_from([1, 2_000, 20_000, 60_000]))
 
     def hook(engine: Engine) -> None:
-        if engine.manager is None:
-            engine.shelf = engine.shelf or Held()
-            engine.budget(budget, policy="spill")
-            engine._rewire()
+        if engine.memory.manager is None:
+            engine.memory.use(engine.memory.store or MemorySpillStore())
+            engine.memory.set_budget(budget, policy="spill")
 
     answers, engine = execute(case, run, hook=hook)
     assert_exact(engine, answers, case.plan, case.sources)
@@ -152,19 +160,19 @@ BOUNDED = {"join": JOIN, "sum": SUM}
 
 
 def started(text: str, budget: int | str | None, **how: Any) -> Engine:
-    engine = Engine(shelf=how.pop("shelf", None))
+    engine = Engine(spill_to=how.pop("spill_to", None))
     engine.add("q", headrace.query(text, {"a": A, "b": B}, ticks_per_second=None))
-    engine.budget(budget, **how)
+    engine.memory.set_budget(budget, **how)
     return engine
 
 
 def feed(engine: Engine, begin: int, rows: int, rng: np.random.Generator) -> list[Batch]:
     """Rows of one step on each stream; the answers."""
     times = np.sort(rng.integers(begin, begin + STEP, rows))
-    keys = rng.integers(0, 5_000 if "b" in engine.graph.sources else 100, (2, rows))
+    keys = rng.integers(0, 5_000 if "b" in engine.streams else 100, (2, rows))
     values = rng.random(rows)
     engine.push("a", pa.RecordBatch.from_arrays([pa.array(keys[0]), pa.array(values)], schema=A), times)
-    if "b" in engine.graph.sources:
+    if "b" in engine.streams:
         columns = [pa.array(keys[1]), pa.array(keys[0])]
         engine.push("b", pa.RecordBatch.from_arrays(columns, schema=B), times)
     return engine.drain()
@@ -176,7 +184,7 @@ def burst(engine: Engine, rows: int, times: int, until: int = 5 * MAX) -> tuple[
     for begin in range(0, until, STEP):
         feed(engine, begin, rows * times if 2 * MAX <= begin < 3 * MAX else rows, rng)
         peak = max(peak, engine.metrics().bytes)
-        sizes.append(tuple(s.value for s in engine.settings()))
+        sizes.append(tuple(s.value for s in engine.quality.settings()))
     return peak, sizes
 
 
@@ -193,7 +201,7 @@ def test_a_burst_fits_into_the_budget_and_windows_return_to_their_best(name: str
     assert all(each == best for each in sizes[per_window : 2 * per_window]), "at its best before the burst"
     assert all(max(each) < MAX / 2 for each in sizes[2 * per_window + 20 : 3 * per_window])
     assert all(each == best for each in sizes[4 * per_window :]), "back within one window"
-    assert all(len(s.history) < 40 for s in engine.settings()), "windows do not flap"
+    assert all(len(s.history) < 40 for s in engine.quality.settings()), "windows do not flap"
 
 
 @effort(0.1, "two long runs each")
@@ -216,7 +224,7 @@ def test_any_load_whose_minimum_fits_stays_within_the_budget(
             except BudgetError:
                 peak = MAX_TIME
             peak, begin = max(peak, engine.metrics().bytes), begin + STEP
-            least = max(least, engine.manager.forecast.least if engine.manager else 0)
+            least = max(least, engine.memory.manager.forecast.least if engine.memory.manager else 0)
             if peak == MAX_TIME:
                 break
         return peak, least
@@ -241,11 +249,11 @@ def test_rows_that_come_again_after_a_restore_meet_the_same_choices(name: str) -
             twin = started(BOUNDED[name], 500_000, measure_at_snapshots=True)
             twin.restore([Snapshot.decode(each.encode()) for each in chain])
             again = feed(twin, begin, rows, np.random.default_rng(seed))
-            assert twin.settings() == engine.settings()
+            assert twin.quality.settings() == engine.quality.settings()
             assert [b.data for b in again] == [b.data for b in answers]
             engine = twin if begin % 8 else engine
-        chain.append(engine.snapshot(engine._version if chain else None))
-    assert any(len(s.history) > 1 for s in engine.settings()), "something was decided"
+        chain.append(engine.snapshot(engine.version if chain else None))
+    assert any(len(s.history) > 1 for s in engine.quality.settings()), "something was decided"
 
 
 def test_a_snapshot_with_a_budget_serves_an_engine_without_and_the_other_way_round() -> None:
@@ -255,7 +263,7 @@ def test_a_snapshot_with_a_budget_serves_an_engine_without_and_the_other_way_rou
     without, within = started(SUM, None), started(SUM, "1 MB")
     without.restore(managed.snapshot())
     within.restore(plain.snapshot())
-    assert (without.manager is None, within.manager is None) == (True, False)
+    assert (without.memory.manager is None, within.memory.manager is None) == (True, False)
     engines = (managed, plain, without, within)
     first, *others = [[b.data for b in feed(e, STEP, 100, np.random.default_rng(2))] for e in engines]
     assert first
@@ -270,11 +278,11 @@ def test_a_budget_that_the_least_windows_do_not_fit_into_fails_in_words() -> Non
     with pytest.raises(BudgetError, match="HR-M001") as caught:
         burst(engine, 100, 1, until=MAX)
     said = caught.value
-    assert "60,000" in said.message
+    assert "the budget is 58.6 KiB" in said.message
     assert "RANGE MIN 5000, MAX 20000" in said.place
     assert "spill" in said.hint
-    assert [s.value for s in engine.settings()] == [5000]
-    engine.budget("50 MB")
+    assert [s.value for s in engine.quality.settings()] == [5000]
+    engine.memory.set_budget("50 MB")
     feed(engine, MAX, 10, np.random.default_rng(1))
 
 
@@ -291,7 +299,7 @@ def test_a_budget_that_the_least_windows_do_not_fit_into_spills(tmp_path: Any) -
 
     free, expected = run(started(text, None))
     budget = free // 3
-    peak, said = run(started(text, budget, policy="spill", shelf=DirectoryShelf(tmp_path)))
+    peak, said = run(started(text, budget, policy="spill", spill_to=DirectorySpillStore(tmp_path)))
     assert said == expected
     assert peak <= 1.05 * budget
 
@@ -299,7 +307,7 @@ def test_a_budget_that_the_least_windows_do_not_fit_into_spills(tmp_path: Any) -
 def test_mistakes_are_named() -> None:
     engine = started(SUM, None)
     with pytest.raises(BudgetError, match="HR-M003"):
-        engine.budget("1 MB", policy="pray")  # type: ignore[arg-type]
+        engine.memory.set_budget("1 MB", policy="pray")  # type: ignore[arg-type]
     with pytest.raises(SpillError, match="HR-M101"):
-        engine.budget("1 MB", policy="spill")
-    assert engine.manager is None
+        engine.memory.set_budget("1 MB", policy="spill")
+    assert engine.memory.manager is None

@@ -1,7 +1,7 @@
 """When a window shrinks, rows that it let in later and that have ended are not held because older ones are.
 
-A row keeps the end that it was given (002, §2.1), so ends are out of order after a change: the first rows
-stay for long, those after them go soon. What is held must follow the rows that are valid, at once.
+A row keeps the end that it was given (Cammert et al., §2.1), so ends are out of order after a change: the
+first rows stay for long, those after them go soon. What is held must follow the rows that are valid, at once.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def push(engine: Engine, begin: int, rows: int) -> None:
     times = np.arange(begin, begin + rows)
     columns = [pa.array(times), pa.array(times * 0.37)]
     engine.push("a", pa.RecordBatch.from_arrays(columns, schema=A), times)
-    if "b" in engine.graph.sources:
-        engine.heartbeat("b", begin + rows - 1)
+    if "b" in engine.streams:
+        engine.streams.heartbeat("b", begin + rows - 1)
     engine.drain()
 
 
@@ -48,12 +48,12 @@ def after(text: str, new: int) -> Engine:
     engine.add("q", headrace.query(text, {"a": A, "b": B}, ticks_per_second=None))
     for begin in range(0, OLD, STEP):
         push(engine, begin, STEP)
-    (window,) = engine.settings()
-    assert engine.resize(window.node, SHORT) == OLD
+    (window,) = engine.quality.settings()
+    assert engine.quality.resize(window.node, SHORT) == OLD
     for begin in range(OLD, OLD + new, STEP):
         push(engine, begin, STEP)
-    for name in engine.graph.sources:
-        engine.heartbeat(name, OLD + NEW + 10 * SHORT)
+    for name in engine.streams:
+        engine.streams.heartbeat(name, OLD + NEW + 10 * SHORT)
     engine.drain()
     return engine
 
@@ -61,7 +61,7 @@ def after(text: str, new: int) -> Engine:
 def bytes_of(engine: Engine, release: bool) -> int:
     if release:
         for node in engine.graph.nodes:
-            node.operator.release()
+            node.operator.memory.release()
     return engine.metrics().state_bytes
 
 

@@ -1,4 +1,4 @@
-"""Wider rows than `headrace.testing.schemas` draws: more types, NaN, infinities, large numbers."""
+"""Wider rows than `tests.strategies.schemas` draws: more types, NaN, infinities, large numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.operators.contract import Operator
-from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.nodes.core import AggregateCall, Plan, Source
 from headrace.schema import DataType, Schema
-from headrace.testing.contracts import Case, Given, Signed, Trial, assert_means, batch_of
+from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
-from headrace.testing.user_aggregates import calls_on
-from headrace.testing.values import canonical_row
 from headrace.time.timestamp import MAX_TIME
+from tests.strategies.contracts import Case, Given, Signed, Trial, assert_means, batch_of
+from tests.strategies.user_aggregates import calls_on
 
 FLOATS = st.floats() | st.sampled_from(
     [0.0, 0.1, 0.2, -0.3, 1e16, -1e16, 1.0, math.nan, math.inf, -math.inf, 123456.789, 1e308, 5e-324]

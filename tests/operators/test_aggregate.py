@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators import aggregate
-from headrace.operators.accumulators import interning
+from headrace import tuning
 from headrace.operators.aggregate import AggregateOperator
-from headrace.plan.nodes import Aggregate, AggregateCall, Source, Window
-from headrace.plan.windows import Rows
-from headrace.testing.contracts import Given, Signed, batch_of
+from headrace.plan.nodes.core import Aggregate, AggregateCall, Source, Window
+from headrace.plan.nodes.windows import Rows
 from headrace.testing.oracle import Element
 from headrace.time.timestamp import MAX_TIME
 from tests.laws import effort
 from tests.operators.aggregating import calls, check, happenings, keys, relations, schemas
+from tests.strategies.contracts import Given, Signed, batch_of
 
 
 @st.composite
@@ -43,9 +42,7 @@ def test_an_aggregate_is_what_the_oracle_says_at_every_instant(
 @effort(2, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_keeping_house_at_every_step_changes_no_answer(case: tuple[Aggregate, Any], seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregate, "_PATIENCE", -1000)
-        patch.setattr(interning, "_SPARE", -1000)
+    with tuning.using(compact_after=-1000, idle_keys=-1000):
         check(AggregateOperator, *case, seed)
 
 
@@ -124,7 +121,7 @@ def test_what_is_held_follows_what_is_live(functions: tuple[str, ...], value: pa
         ]
         operator.ingest(0, batch_of(rows, schema))
         operator.answer(int(ids[-1]))
-        sizes.append(operator.state_bytes())
+        sizes.append(operator.memory.bytes())
     assert max(sizes[30:]) <= 2 * max(sizes[:30])
 
 
@@ -133,11 +130,11 @@ def test_space_for_values_that_have_gone_is_given_back() -> None:
     operator = AggregateOperator(Aggregate(Given("r", schema), (), (AggregateCall("m", "max", "v"),)))
     operator.ingest(0, batch_of([Signed((i,), 0, 1 + i % 9) for i in range(20_000)], schema))
     operator.answer(0)
-    burst = operator.state_bytes()
+    burst = operator.memory.bytes()
     for t in range(10, 20_000, 10):
         operator.ingest(0, batch_of([Signed((t,), t, t + 5)], schema))
         operator.answer(t)
-    assert operator.state_bytes() < burst / 4
+    assert operator.memory.bytes() < burst / 4
 
 
 def test_a_group_that_comes_without_an_arrival_after_others_that_had_one() -> None:

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import tuning
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
-from headrace.operators import sliding_aggregate
-from headrace.operators.accumulators import interning, pane_distinct, panes
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
-from headrace.plan.nodes import AggregateCall, SlidingAggregate, Source
-from headrace.plan.windows import Sliding
+from headrace.plan.nodes.core import AggregateCall, SlidingAggregate, Source
+from headrace.plan.nodes.windows import Sliding
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
 from tests.laws import effort
@@ -44,11 +43,7 @@ def test_a_sliding_aggregate_is_what_the_oracle_says(case: tuple[SlidingAggregat
 @effort(2, "many aggregates")
 @given(cases(), st.integers(0, 10**6))
 def test_keeping_house_at_every_step_changes_no_answer(case: tuple[SlidingAggregate, Any], seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panes, "CHUNK", 1)
-        patch.setattr(panes, "_WINDOWS", 2)
-        for module in (sliding_aggregate, interning, pane_distinct):
-            patch.setattr(module, "_SPARE", -1000)
+    with tuning.using(pane_chunk=1, pane_windows=2, idle_keys=-1000):
         check(SlidingAggregateOperator, *case, seed)
 
 
@@ -100,7 +95,7 @@ def test_what_is_held_follows_what_is_live(functions: tuple[str, ...], value: pa
     for step in range(60):
         ids = np.arange(step * 1_000, (step + 1) * 1_000)
         alone.push(ids, ids, ids.tolist() if value == pa.int64() else [str(i) for i in ids])
-        sizes.append(alone.operator.state_bytes())
+        sizes.append(alone.operator.memory.bytes())
     assert max(sizes[30:]) <= 2 * max(sizes[:30])
 
 

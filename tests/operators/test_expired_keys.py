@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import Engine, query
-from headrace.connectors.shelf import DirectoryShelf
+from headrace.spill.directory import DirectorySpillStore
 
 S = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string())])
 SECOND = 1_000_000
@@ -65,17 +65,17 @@ def test_expired_keys_that_were_spilled_leave_the_disk(name: str, tmp_path: Path
     """Regression, found by the soak: an array of all groups of a sliding aggregate stayed in its room."""
     held, peaks = [], []
     for keys in (40_000, 0):
-        shelf = DirectoryShelf(tmp_path)
-        engine = Engine(now=-1, shelf=shelf)
+        spill_store = DirectorySpillStore(tmp_path)
+        engine = Engine(now=-1, spill_to=spill_store)
         engine.add("q", query(QUERIES[name], {"s": S}, ticks_per_second=SECOND))
-        engine.budget(200_000, policy="spill")
+        engine.memory.set_budget(200_000, policy="spill")
         quiet(engine, 0, 1)
         burst(engine, 1, keys)
         peaks.append(engine.metrics().spilled_bytes)
         quiet(engine, 60, 25)
         metrics = engine.metrics()
         held.append(metrics.state_bytes + metrics.spilled_bytes)
-        shelf.close()
+        spill_store.close()
     assert peaks[0] > 1 << 20
     assert held[0] < 4 * held[1] + (512 << 10), (
         f"{held[0]:,} bytes held, {held[1]:,} needed, {peaks[0]:,} spilled"
@@ -98,7 +98,7 @@ def test_what_is_forgotten_changes_no_answer(name: str) -> None:
             columns = [pa.array(keys), pa.array(keys * 0.5), pa.array(keys).cast(pa.string())]
             engine.push("s", pa.RecordBatch.from_arrays(columns, schema=S), at + np.arange(len(keys)))
             found += engine.drain("q")
-        engine.end("s")
+        engine.streams.end("s")
         found += engine.drain("q")
         both.append(sorted(repr(row) for batch in found for row in batch.data.to_pylist()))
     assert both[0] == both[1]

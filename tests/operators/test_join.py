@@ -11,8 +11,8 @@ from headrace.expressions import col
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
 from headrace.operators.join import JoinOperator
-from headrace.plan.nodes import IStream, Join, Project, Source, Window
-from headrace.plan.windows import Range, Rows
+from headrace.plan.nodes.core import IStream, Join, Project, Source, Window
+from headrace.plan.nodes.windows import Range, Rows
 from headrace.testing import oracle
 from headrace.time.punctuation import heartbeat
 
@@ -82,7 +82,7 @@ def test_no_withdrawal_reaches_a_join_before_its_row_wherever_an_instant_is_cut(
     engine = Engine(strategy=f"dfs({limit})", propagation="punctuation")
     engine.add("q", plan)
     engine.push("s", pa.record_batch([pa.array([1] * 8, pa.int64())], schema=LEFT), [0] * 8)
-    engine.end("s")
+    engine.streams.end("s")
     answer = oracle.stream(plan, {"s": [(0, {"k": 1})] * 8})
     assert sum(map(len, engine.drain())) == len(answer) == 8
 

@@ -60,7 +60,7 @@ def asked(text: str, of: pa.DataType, rows: Sequence[tuple[int, Any]], chunk: in
         batch = pa.record_batch([pa.array([v for _, v in piece], of)], schema=pa.schema([("v", of)]))
         engine.push("s", batch, [t for t, _ in piece])
         engine.run()
-    engine.end("s")
+    engine.streams.end("s")
     expected = oracle.stream(found.plan, {"s": [(t, {"v": v}) for t, v in rows]})
     assert_same_stream(engine.drain("q"), expected, relative=0.0, absolute=0.0)
 

@@ -19,27 +19,27 @@ from headrace.errors import PlanError
 from headrace.expressions import col
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch
-from headrace.flow.state import encode
 from headrace.operators.contract import Need
 from headrace.operators.sequence import SequenceOperator
-from headrace.plan.check import check
-from headrace.plan.nodes import AggregateCall, Join, Plan, Project, RStream, Select, Source, Window
-from headrace.plan.partitioning import partition
+from headrace.plan.analysis.check import check
+from headrace.plan.analysis.partitioning import partition
+from headrace.plan.nodes.core import AggregateCall, Join, Plan, Project, RStream, Select, Source, Window
+from headrace.plan.nodes.sequence import Mode, Sequence, Step, StepKind
+from headrace.plan.nodes.windows import Now, Range
 from headrace.plan.rewrite import optimize
-from headrace.plan.sequence import Mode, Sequence, Step, StepKind
-from headrace.plan.windows import Now, Range
+from headrace.state.part import encode
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream, difference
-from headrace.testing.plans import Case
-from headrace.testing.runs import runs
-from headrace.testing.schemas import predicates, rows, schemas
-from headrace.testing.sequence_plans import sequence_of
 from headrace.testing.sequences import matches
 from headrace.time.ets import ON_DEMAND, TimerPromise
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
 from tests.engine.driving import assert_oracles_answer, execute
 from tests.laws import effort
-from tests.plan.test_partitioning import apart
+from tests.plan.analysis.test_partitioning import apart
+from tests.strategies.plans import Case
+from tests.strategies.runs import runs
+from tests.strategies.schemas import predicates, rows, schemas
+from tests.strategies.sequence_plans import sequence_of
 
 A = Source("a", pa.schema([("k", pa.int64()), ("v", pa.int64())]))
 B = Source("b", pa.schema([("k2", pa.int64()), ("v2", pa.int64())]))
@@ -168,7 +168,7 @@ def test_contacts_passed_on_from_badge_to_badge(
         piece = order[begin : begin + 10_000]
         engine.push("contacts", data.take(pa.array(piece)), times[piece])
         answers += engine.drain()
-    engine.end("contacts")
+    engine.streams.end("contacts")
     expected = matches(
         plan, [events, events]
     )  # what the oracle says, without its way through the projections
@@ -247,7 +247,7 @@ def test_a_silent_first_step_holds_nothing_back_while_no_row_of_the_last_waits()
 def test_a_silent_step_is_asked_for_an_ets() -> None:
     engine = Engine(now=0)
     for source in (A, B):
-        engine.declare(source, policy=ON_DEMAND, promise=TimerPromise(2))
+        engine.streams.declare(source, policy=ON_DEMAND, promise=TimerPromise(2))
     engine.add("q", after(Mode.RECENT))
     engine.push("a", batch(A, (1, 7, 1)).data, [1], now=1)
     engine.push("b", batch(B, (5, 7, 9)).data, [5], now=5)
@@ -279,33 +279,33 @@ def fed(plan: Sequence, count: int, keys: int, step: int = 1000, every: int = 1)
 
 
 def test_recent_keeps_one_row_a_key() -> None:
-    short, long = (fed(after(Mode.RECENT), count, 50).state_bytes() for count in (4_000, 100_000))
+    short, long = (fed(after(Mode.RECENT), count, 50).memory.bytes() for count in (4_000, 100_000))
     assert long <= short * 1.1
-    assert fed(after(Mode.RECENT), 50_000, 5_000).state_bytes() > 2 * long
+    assert fed(after(Mode.RECENT), 50_000, 5_000).memory.bytes() > 2 * long
 
 
 def test_chronicle_keeps_what_is_unused_and_not_history() -> None:
-    used = [fed(after(Mode.CHRONICLE), count, 1).state_bytes() for count in (4_000, 100_000)]
+    used = [fed(after(Mode.CHRONICLE), count, 1).memory.bytes() for count in (4_000, 100_000)]
     assert used[1] <= used[0] * 1.1
-    unused = fed(after(Mode.CHRONICLE), 100_000, 1, every=2).state_bytes()
+    unused = fed(after(Mode.CHRONICLE), 100_000, 1, every=2).memory.bytes()
     assert unused > 10 * used[1]
 
 
 def test_unrestricted_keeps_the_window() -> None:
     plan = after(Mode.UNRESTRICTED, within=100)
-    short, long = (fed(plan, count, 50).state_bytes() for count in (4_000, 40_000))
+    short, long = (fed(plan, count, 50).memory.bytes() for count in (4_000, 40_000))
     assert long <= short * 1.1
 
 
 @pytest.mark.parametrize("mode", [Mode.RECENT, Mode.CHRONICLE, Mode.UNRESTRICTED])
 def test_rows_and_keys_that_are_too_old_are_forgotten(mode: Mode) -> None:
     plan = after(mode, within=100)
-    short, long = (fed(plan, count, 1 << 40).state_bytes() for count in (4_000, 100_000))
+    short, long = (fed(plan, count, 1 << 40).memory.bytes() for count in (4_000, 100_000))
     assert long <= short * 1.1
 
 
 def test_consecutive_keeps_the_newest_row_of_a_key_whose_match_is_open() -> None:
-    short, long = (fed(after(Mode.CONSECUTIVE), count, 50).state_bytes() for count in (4_000, 60_000))
+    short, long = (fed(after(Mode.CONSECUTIVE), count, 50).memory.bytes() for count in (4_000, 60_000))
     assert long <= short * 1.1
 
 

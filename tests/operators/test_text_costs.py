@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.aggregates import forest, session_values
+from headrace.aggregates.panes import values as pane_blocks
 from headrace.engine import Engine
-from headrace.kernels import aggregate_extremes, aggregate_trees, value_order
-from headrace.operators.accumulators import forest, pane_blocks, session_values
+from headrace.kernels import aggregate_panes, aggregate_trees, sort_keys
 from headrace.sql import Catalog, query
 
 TEXT = Catalog({"s": pa.schema([("k", pa.string())])}, ticks_per_second=None)
@@ -32,16 +33,16 @@ class Comparisons:
 
 @pytest.fixture
 def comparisons(monkeypatch: pytest.MonkeyPatch) -> Comparisons:
-    counted, less = Comparisons(), value_order.less.py_func
+    counted, less = Comparisons(), sort_keys.less.py_func
 
-    def counting(a: int, b: int, order: value_order.Order) -> Any:
+    def counting(a: int, b: int, order: sort_keys.Order) -> Any:
         counted.count += 1
         return less(a, b, order)
 
     for module, names in PLACES.items():
         for name in names:
             monkeypatch.setattr(module, name, getattr(module, name).py_func)
-    for kernels in (aggregate_extremes, aggregate_trees):
+    for kernels in (aggregate_panes, aggregate_trees):
         monkeypatch.setattr(kernels, "less", counting)
     return counted
 
@@ -71,9 +72,9 @@ def asked(call: str, window: str, keys: list[str], chunk: int = 64) -> Any:
         batch = pa.record_batch([pa.array(keys[i : i + chunk])], schema=schema)
         engine.push("s", batch, list(range(i, i + batch.num_rows)))
         engine.run()
-    engine.heartbeat("s", len(keys))
+    engine.streams.heartbeat("s", len(keys))
     if "SLIDE" in window or "SESSION" in window:
-        engine.end("s")
+        engine.streams.end("s")
     return engine.drain("q")[-1].data.column("m")[-1].as_py()
 
 

@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace import tuning
 from headrace.flow.batch import Batch
-from headrace.operators.changes import Changes
 from headrace.operators.contract import Waiting
 from headrace.operators.distinct import DistinctOperator
 from headrace.operators.except_ import ExceptOperator
+from headrace.operators.state.net_changes import Changes
 from headrace.operators.streams import DStreamOperator, IStreamOperator, RStreamOperator
-from headrace.plan.nodes import Distinct, DStream, Except, IStream, RStream, Source, Window
-from headrace.plan.windows import Range
+from headrace.plan.nodes.core import Distinct, DStream, Except, IStream, RStream, Source, Window
+from headrace.plan.nodes.windows import Range
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME
 
@@ -108,13 +109,13 @@ def test_an_istream_forgets_what_can_no_longer_cancel() -> None:
     assert out(operator, 6, elements([8], [6], [9])) == [], "the other one still cancels"
 
 
-def test_the_ends_of_dropped_contents_are_not_spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+@tuning.using(spill_file_bytes=0)
+def test_the_ends_of_dropped_contents_are_not_spilled() -> None:
     """They were put away as ends of the last content, and one more row of that was lost when they came."""
-    monkeypatch.setattr("headrace.operators.farends._WORTH", 0)
     operator = IStreamOperator(IStream(BELOW))
     out(operator, 1, elements([7, 8], [1, 1], [6, 6]))
     operator.on_punctuation(0, SEVEN)
-    operator.spill(1 << 30)
+    operator.memory.spill(1 << 30)
     assert out(operator, 6, elements([8, 8], [6, 6], [9, 9])) == [(6, 8)]
 
 

@@ -12,8 +12,8 @@ from headrace.flow.batch import Batch
 from headrace.operators.contract import Operator
 from headrace.operators.rows_window import rows_window
 from headrace.operators.streams import DStreamOperator, IStreamOperator
-from headrace.plan.nodes import DStream, IStream, Source, Union, Window
-from headrace.plan.windows import Range, Rows
+from headrace.plan.nodes.core import DStream, IStream, Source, Union, Window
+from headrace.plan.nodes.windows import Range, Rows
 from headrace.time.punctuation import Constant, Punctuation, heartbeat
 from headrace.time.timestamp import MAX_TIME
 

@@ -13,16 +13,16 @@ from headrace.flow.batch import Batch
 from headrace.kernels.newest import NONE
 from headrace.operators.contract import Stateless
 from headrace.operators.granularity import GranularityOperator
-from headrace.operators.newest_rows import NewestRows
 from headrace.operators.project import ProjectOperator
 from headrace.operators.rows_window import RowsWindowOperator
+from headrace.operators.state.newest_rows import NewestRows
 from headrace.operators.ticks import add, ceil_to, floor_to, tick_after
 from headrace.operators.window import WindowOperator
-from headrace.plan.nodes import Granularity, Project, Source, Window
-from headrace.plan.windows import Now, Range, Rows, Sliding, Ticks, Unbounded
-from headrace.testing.plans import slidings
+from headrace.plan.nodes.core import Granularity, Project, Source, Window
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Ticks, Unbounded
 from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
+from tests.strategies.plans import slidings
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("s", pa.string())])
 SOURCE = Source("s", SCHEMA)
@@ -145,11 +145,11 @@ def test_the_row_displaced_is_the_oldest_of_its_partition(batches: list[list[int
 def test_a_punctuation_on_partition_keys_closes_them_and_frees_their_rows() -> None:
     operator = RowsWindowOperator(Window(SOURCE, Rows(1, ("k",))))
     operator.apply(stream(*range(5000)))
-    before = operator.state_bytes()
+    before = operator.memory.bytes()
     assert operator.on_punctuation(0, Punctuation(patterns=(("s", Constant("x")),))) is None
-    assert operator.state_bytes() == before
+    assert operator.memory.bytes() == before
     promise = Punctuation(patterns=(("k", SEVEN),))
     assert operator.on_punctuation(0, promise) == promise
-    assert operator.state_bytes() <= before
+    assert operator.memory.bytes() <= before
     again = operator.apply(stream(*range(5000, 5010)))
     assert len(again) == 10 + 9, "only the closed partition has nothing to withdraw"

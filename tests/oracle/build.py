@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.nodes.core import AggregateCall, Plan, Source
 from headrace.testing import oracle
 
 K_V = pa.schema([("k", pa.int64()), ("v", pa.float64())])

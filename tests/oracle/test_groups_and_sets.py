@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.plan.nodes import Aggregate, Distinct, Except, SlidingAggregate, Union, Window
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.plan.nodes.core import Aggregate, Distinct, Except, SlidingAggregate, Union, Window
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
 from headrace.testing import oracle
 from headrace.time.timestamp import MAX_TIME
 from tests.oracle.build import A, B, call, intervals, rows

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.expressions import col
-from headrace.plan.nodes import (
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     Distinct,
@@ -25,10 +25,11 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
-from headrace.testing import oracle, schemas
-from headrace.testing.values import Bag
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.testing import oracle
+from headrace.testing.compare import Bag
 from tests.oracle.build import K_V, A, B
+from tests.strategies import schemas
 
 INSTANTS = range(-8, 40)
 DATA = st.fixed_dictionaries({"a": schemas.rows(K_V, 12), "b": schemas.rows(K_V, 12)})

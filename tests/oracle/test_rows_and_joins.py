@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.expressions import col
-from headrace.plan.nodes import Granularity, Join, Plan, Project, Select, Union, Window
-from headrace.plan.windows import Range, Rows, Unbounded
+from headrace.plan.nodes.core import Granularity, Join, Plan, Project, Select, Union, Window
+from headrace.plan.nodes.windows import Range, Rows, Unbounded
 from headrace.testing import oracle
 from headrace.time.timestamp import MAX_TIME
 from tests.oracle.build import A, B, events, intervals, rows

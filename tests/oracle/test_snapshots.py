@@ -14,16 +14,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.expressions import evaluate
-from headrace.plan import nodes, windows
-from headrace.plan.nodes import Plan
-from headrace.plan.order import keeps_arrival_order
-from headrace.plan.session import SessionAggregate
-from headrace.plan.top import TopN
-from headrace.plan.user_aggregates import UserCall
+from headrace.plan.analysis.ordering import keeps_arrival_order
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
-from headrace.testing import oracle, plans, schemas
+from headrace.testing import oracle
+from headrace.testing.compare import Bag, Event, Row, order_key, row_order
 from headrace.testing.folds import fold, fold_user
-from headrace.testing.values import Bag, Event, Row, order_key, row_order
+from tests.strategies import plans, schemas
 
 INSTANTS = range(-9, 45)
 
@@ -134,7 +136,9 @@ def in_order(plan: TopN, names: list[str]) -> Callable[[Row, Row], int]:
 @node_content.register
 def _(plan: nodes.Window, data: oracle.Sources, now: int) -> Bag:
     rows = held(plan.spec, plan.input.schema.names, happened(plan.input, data), now)
-    told = (plan.spec.size,) if plan.shown is not None and isinstance(plan.spec, windows.Range) else ()
+    told = (
+        (plan.spec.size,) if plan.quality_column is not None and isinstance(plan.spec, windows.Range) else ()
+    )
     return Counter(row + told for row in rows)
 
 

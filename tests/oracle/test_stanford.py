@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.expressions import col
-from headrace.plan.nodes import IStream, Join, Plan, Project, RStream, Select, Source, Window
-from headrace.plan.windows import Now, Rows, Unbounded
+from headrace.plan.nodes.core import IStream, Join, Plan, Project, RStream, Select, Source, Window
+from headrace.plan.nodes.windows import Now, Rows, Unbounded
 from headrace.testing import oracle
 
 ROWS = 1000

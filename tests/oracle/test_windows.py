@@ -1,10 +1,10 @@
-"""Each window's boundaries, computed by hand from `design.md` §4."""
+"""Each window's boundaries, computed by hand from the definitions in docs/cql."""
 
 from __future__ import annotations
 
 from headrace.expressions import col
-from headrace.plan.nodes import IStream, Project, Union, Window
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.plan.nodes.core import IStream, Project, Union, Window
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
 from headrace.testing import oracle
 from headrace.time.timestamp import MAX_TIME
 from tests.oracle.build import A, B, intervals, rows

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.pipeline import load, parse
 from headrace.pipeline.load import from_tables
-from headrace.plan.nodes import TimeKind
+from headrace.plan.nodes.core import TimeKind
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 TEXT = '''
@@ -166,10 +166,10 @@ def test_the_tables_are_the_file(tmp_path: Path) -> None:
         ("price DOUBLE", "price DUBLE", "HR-Q016", ("line 9",)),
         ('name = "hot"', "", "HR-F005", ("'name' is missing", "line 29")),
         ("b.price", "b.prize", "HR-Q011", ("did you mean",)),
-        ('sql = """', 'sql_file = "x.sql"\nsql = """', "HR-F013", ("one of sql and sql_file",)),
+        ('sql = """', 'sql_file = "x.sql"\nsql = """', "HR-F013", ("either sql or sql_file",)),
         ("name =", "name ==", "HR-F002", ("line 3",)),
         ('late = { type = "stdout" }', 'late = "hot.jsonl"', "HR-F015", ("two outputs",)),
-        ('unit = "ms"', 'unit = "tick"', "HR-F010", ("one domain",)),
+        ('unit = "ms"', 'unit = "tick"', "HR-F010", ("the same kind of time",)),
         ("estimate = {", 'disorder = "1 s", estimate = {', "HR-F012", ("line 18",)),
     ],
 )
@@ -199,4 +199,4 @@ def test_streams_may_count_ticks_and_have_internal_or_latent_time() -> None:
 
 def test_memory_without_a_budget_is_not_held_to_in_silence() -> None:
     warnings = parse(TEXT + '\n[memory]\npolicy = "spill"\n').warnings
-    assert any("no budget" in each for each in warnings)
+    assert any("without a budget" in each for each in warnings)

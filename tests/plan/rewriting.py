@@ -11,16 +11,18 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace.expressions import Expression, col, lit
-from headrace.plan import nodes, windows
-from headrace.plan.nodes import AggregateCall, Plan, Source
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes import windows
+from headrace.plan.nodes.core import AggregateCall, Plan, Source
+from headrace.plan.nodes.top_n import TopN, ascending
 from headrace.plan.rewrite import optimize
 from headrace.plan.show import show
-from headrace.plan.top import TopN, ascending
-from headrace.testing import legal, oracle, plans, schemas
+from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case
-from headrace.testing.runs import runs
 from tests.engine.driving import execute
+from tests.strategies import legal, plans, schemas
+from tests.strategies.plans import Case
+from tests.strategies.runs import runs
 
 
 def assert_optimised_alike(data: st.DataObject, case: Case) -> Plan:

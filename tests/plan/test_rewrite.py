@@ -7,7 +7,8 @@ import pytest
 
 from headrace import Engine, query
 from headrace.expressions import FUNCTIONS, Expression, col, fn, lit, register
-from headrace.plan.nodes import (
+from headrace.plan.analysis.ordering import Disorder, Order, place_orders
+from headrace.plan.nodes.core import (
     Aggregate,
     AggregateCall,
     Distinct,
@@ -26,12 +27,11 @@ from headrace.plan.nodes import (
     Union,
     Window,
 )
-from headrace.plan.ordering import Disorder, Order, place_orders
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.top_n import TopN, ascending
+from headrace.plan.nodes.trees import walk as nodes_of
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
 from headrace.plan.rewrite import RULES, optimize, trace
-from headrace.plan.session import SessionAggregate
-from headrace.plan.top import TopN, ascending
-from headrace.plan.trees import walk as nodes_of
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
 
 S = Source("s", pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.string())]))
 R = Source("r", pa.schema([("j", pa.int64()), ("w", pa.float64())]))

@@ -8,15 +8,16 @@ from hypothesis import event, find, given, note
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from headrace.plan.check import check
-from headrace.plan.nodes import Plan
+from headrace.plan.analysis.check import check
+from headrace.plan.nodes.core import Plan
 from headrace.plan.rewrite import RULES, optimize, optimized, trace
 from headrace.plan.show import show
-from headrace.testing import oracle, plans
+from headrace.testing import oracle
 from headrace.testing.compare import difference
-from headrace.testing.plans import Case
 from tests.laws import searching
 from tests.plan.rewriting import assert_optimised_alike, layered, layers
+from tests.strategies import plans
+from tests.strategies.plans import Case
 
 CASES = layered() | plans.cases()
 

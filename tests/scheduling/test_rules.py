@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace import tuning
 from headrace.errors import ScheduleError
 from headrace.scheduling.rules import Action, Variables
-from headrace.scheduling.strategies import AUTO_CEILING, fork_rule, rule_for, strategy
+from headrace.scheduling.table import fork_rule, rule_for, strategy
 
 F, E, B, X, D, T = (
     Action.FORWARD,
@@ -70,7 +71,7 @@ def test_a_fork_visits_its_branches_and_goes_back() -> None:
 
 def test_auto_grows_with_the_backlog_and_is_one_when_idle() -> None:
     auto = strategy("auto")
-    assert [auto.limit(n) for n in (0, 1, 500, 10**9)] == [1, 1, 500, AUTO_CEILING]
+    assert [auto.limit(n) for n in (0, 1, 500, 10**9)] == [1, 1, 500, tuning.current.batch_rows]
     assert strategy("dfs(7)").limit(10**9) == 7
     assert strategy("bfs").limit(10**9) == 1
 

@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from headrace.engine import Engine
 from headrace.expressions import col
-from headrace.plan.nodes import Select, Source, Union
+from headrace.plan.nodes.core import Select, Source, Union
 
 S = Source("s", pa.schema([("v", pa.int64())]))
 PATH = Select(Select(Select(S, col("v") > 0), col("v") > 1), col("v") > 2)
 
 
 def rows(engine: Engine) -> list[tuple[str, ...]]:
-    return [tuple(line.split()) for line in engine.show_table().splitlines()]
+    return [tuple(line.split()) for line in engine.scheduling.show().splitlines()]
 
 
 def test_table_1_a_single_path() -> None:
@@ -30,13 +30,13 @@ def test_table_1_a_single_path() -> None:
 def test_table_2_a_break_node_is_a_sink_before_and_a_source_after() -> None:
     engine = Engine(strategy="dfs")
     engine.add("q", PATH)
-    engine.set_break(engine.graph.nodes[1])
+    engine.scheduling.set_break(engine.graph.nodes[1])
     assert rows(engine)[1:] == [
         ("select0", "-", "select1", "DFS-Source"),
         ("select1", "select0", "-", "DFS-Sink"),
         ("select2", "-", "-", "DFS-Source-Sink"),
     ]
-    engine.unset_break(engine.graph.nodes[1])
+    engine.scheduling.unset_break(engine.graph.nodes[1])
     assert rows(engine)[2] == ("select1", "select0", "select2", "DFS-NOS")
 
 
@@ -58,7 +58,7 @@ def test_parts_of_one_graph_may_run_under_different_strategies() -> None:
     engine = Engine(strategy="bfs")
     other = Source("t", S.columns)
     engine.add("q", Union((Select(S, col("v") > 0), Select(other, col("v") > 0))))
-    engine.set_strategy("dfs(5)", engine.graph.nodes[:1])
+    engine.scheduling.use("dfs(5)", engine.graph.nodes[:1])
     assert [line[-1] for line in rows(engine)[1:]] == [
         "DFS(5)-Source",
         "BFS-Source",

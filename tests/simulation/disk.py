@@ -10,14 +10,14 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Final, cast
 
-from headrace.connectors.disk import Disk
-from headrace.connectors.locking import DirectoryLock
+from headrace.disk import DirectoryLock, Disk
 
 SECTOR: Final = 64
 """Bytes that are written whole or not at all. A real sector is larger, but so are real files."""
@@ -132,6 +132,16 @@ class SimulatedDisk(Disk):
         self.strike(fault, path)
         return None
 
+    @contextmanager
+    def healthy(self) -> Iterator[None]:
+        """For a while nothing fails, not even what fails until the life ends."""
+        faults, lasting = self.faults, self._lasting
+        self.faults, self._lasting = {}, None
+        try:
+            yield
+        finally:
+            self.faults, self._lasting = faults, lasting
+
     def strike(self, fault: Fault, path: Path) -> None:
         if isinstance(fault.what, int):
             raise self._error(fault, path)
@@ -207,6 +217,14 @@ class SimulatedDisk(Disk):
         self._moved(path, by)
         self._inodes[by] = inode
         self._note(by.parent, Change(inode, path.name, by.name, replaced))
+
+    def link(self, path: Path, to: Path) -> None:
+        path, to = self._plain(path), self._plain(to)
+        self.operation("link", to)
+        inode = self._known(path)
+        super().link(path, to)
+        self._inodes[to] = inode
+        self._note(to.parent, Change(inode, None, to.name))
 
     def _moved(self, path: Path, by: Path) -> None:
         """What is known of the files in a directory goes with it."""

@@ -179,7 +179,7 @@ class Maker:
 
     def file(self, stream: Stream, name: str) -> list[Row]:
         """The rows of a file that is new."""
-        bad = 0.12 if stream.grows else 0.0
+        bad = self.rng.choice((0.05, 0.3)) if stream.grows else 0.0
         rows = self.rows(self.rng.randint(1, 14), begin=self.rng.randint(0, 12), bad=bad)
         stream.files[name] = list(rows)
         return rows

@@ -49,4 +49,12 @@ def test_any_operation_may_be_the_one_that_goes_wrong(faults: list[Fault]) -> No
     expected, operations = undisturbed()
     for at in range(1, operations + 1):
         fault = faults[at % len(faults)]
-        simulate(at, lambda world, at=at, fault=fault: world.suffer(plan(), {at: fault}, expected))
+        simulate(at, lambda world, at=at, fault=fault: world.suffer(plan(), [{at: fault}], expected))
+
+
+def test_what_an_error_left_unsynced_survives_the_power_cut_of_the_next_run() -> None:
+    """Seed 5259: the names of the first commit were not synced, and the next run did not sync them either."""
+    expected, operations = undisturbed()
+    for at in range(1, operations + 1):
+        lives = [{at: Fault(errno.EIO)}, {40: Fault("power")}]
+        simulate(at, lambda world, lives=lives: world.suffer(plan(), lives, expected))

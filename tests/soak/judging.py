@@ -86,7 +86,7 @@ RETURNED: Final = {"held": Bound(0.5, 2 * MB, "MB"), "rss": Bound(0.05, 8 * MB, 
 """How far above its level before a burst a series may be when all of it has expired.
 
 State goes back to where it was before the first burst. The process keeps freed memory at hand
-(`headrace.memory.allocation`): it must find room for the second burst in what the first one left.
+(`headrace.memory.budget`): it must find room for the second burst in what the first one left.
 """
 
 

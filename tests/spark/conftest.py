@@ -97,7 +97,12 @@ def played(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that asks for the session is marked so, for `-m "not spark"`."""
+    """A test that asks for the session is marked so, for `-m "not spark"`.
+
+    It may take longer than others: `played` alone waits for 240 seconds, and the first test starts Spark.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))

@@ -64,14 +64,18 @@ def main(folder: str, master: str, sink: str) -> None:
     SINKS[sink](s, folder)
 
 
+def options() -> headrace.spark.SparkOptions:
+    return headrace.spark.SparkOptions(inputs=INPUTS, timer=None, time_column="at")
+
+
 def to_three_folders(s: Any, folder: str) -> None:
-    out = headrace.spark.outputs(QUERY, s=s, inputs=INPUTS, timer=None, time_column="at")
+    out = headrace.spark.outputs(QUERY, {"s": s}, options())
     paths = {kind: f"{folder}/out/{kind}" for kind in ("result", "late", "rejected")}
     out.start(checkpoint=f"{folder}/checkpoint", trigger={"availableNow": True}, **paths).awaitTermination()
 
 
 def to_sparks_own_sink(s: Any, folder: str) -> None:
-    out = headrace.spark.apply(QUERY, s=s, inputs=INPUTS, timer=None, time_column="at")
+    out = headrace.spark.apply(QUERY, {"s": s}, options())
     writer = out.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
     writer.trigger(availableNow=True).start(f"{folder}/out/result").awaitTermination()
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import TimeKind
+from headrace.plan.nodes.core import TimeKind
 from headrace.sql import Query, StreamDef, TableDef, query
 from headrace.time.bounds import Bounds
 from headrace.time.ets import (

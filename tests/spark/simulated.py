@@ -1,4 +1,4 @@
-"""Fans, hosts and their state without Spark: tasks, workers, retries and the state store in plain Python.
+"""Partitioners, hosts and their state without Spark: tasks, retries and the state store in plain Python.
 
 What Spark does to a query is made here on purpose and at random: rows of a micro-batch in several tasks,
 shards on any worker, packages in any order; tasks that fail in the middle or after they wrote their state,
@@ -23,28 +23,38 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.connectors.late_and_rejected import late_rows, rejected_rows
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
 from headrace.flow.batch import concat
-from headrace.plan.nodes import Plan, Source
-from headrace.plan.trees import sources_of
-from headrace.runtimes.spark import live
-from headrace.runtimes.spark.answers import Outlet, is_flat, late_rows, rejected_rows
-from headrace.runtimes.spark.fan import NOW, REACHED, TIME, Clock, End, Fan, StreamSpec
-from headrace.runtimes.spark.host import Host
-from headrace.runtimes.spark.notes import (
-    KIND,
-    LATE,
-    LATE_SCHEMA,
-    REJECTED,
-    REJECTED_SCHEMA,
-    RESULT,
-    named,
+from headrace.plan.nodes.core import Plan, Source
+from headrace.plan.nodes.trees import sources_of
+from headrace.runtimes.spark.driver.reading import LIMITED, WITHHELD
+from headrace.runtimes.spark.driver.topology import (
+    Level,
+    World,
+    clock_routes,
+    end_routes,
+    levels,
+    targets,
 )
-from headrace.runtimes.spark.packing import from_ipc, to_ipc
-from headrace.runtimes.spark.reading import LIMITED, WITHHELD
-from headrace.runtimes.spark.running import HostSpec
-from headrace.runtimes.spark.topology import hosts
+from headrace.runtimes.spark.driver.unpack import in_order
+from headrace.runtimes.spark.worker import engine_cache
+from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet, is_flat, named
+from headrace.runtimes.spark.worker.host import Host
+from headrace.runtimes.spark.worker.packing import from_ipc, to_ipc
+from headrace.runtimes.spark.worker.partitioner import (
+    NOW,
+    REACHED,
+    TIME,
+    ClockBroadcast,
+    CommandBroadcast,
+    EndBroadcast,
+    Partitioner,
+    StreamSpec,
+    Target,
+)
+from headrace.runtimes.spark.worker.running import QUERY
 from headrace.time.timestamp import MIN_TIME
 
 Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]
@@ -91,6 +101,10 @@ class Cells:
         self._call()
         del self.chunks[key]
 
+    def clear(self) -> None:
+        self._call()
+        self.chunks.clear()
+
     def getMapState(self, name: str, key: object, value: object) -> Cells:
         return self
 
@@ -100,10 +114,10 @@ class Cells:
 
 @dataclass(frozen=True)
 class Task:
-    """One shard of one host in one micro-batch, with the state that it begins with."""
+    """One shard of one level in one micro-batch, with the state that it begins with."""
 
     level: int
-    host: HostSpec
+    hosts: Level
     shard: int
     frames: list[pd.DataFrame]
     state: Cells
@@ -121,9 +135,9 @@ class Cluster:
     given_up: list[Task] = field(default_factory=list)
     """Tasks that Spark counts as lost, but whose worker is only slow."""
 
-    def run_task(self, level: int, host: HostSpec, shard: int, frames: list[pd.DataFrame]) -> pd.DataFrame:
+    def run_task(self, level: int, hosts: Level, shard: int, frames: list[pd.DataFrame]) -> pd.DataFrame:
         """One shard's task, in as many attempts as it takes; the state of one of them counts."""
-        task = Task(level, host, shard, frames, self.states[level, shard])
+        task = Task(level, hosts, shard, frames, self.states[level, shard])
         while self.happens(self.mishaps):
             done = MISHAPS[self.rng.choice(sorted(MISHAPS))](self, task)
             if done is not None:
@@ -132,12 +146,12 @@ class Cluster:
 
     def attempt(self, task: Task, left: int | None = None) -> tuple[pd.DataFrame, Cells]:
         """Run a task on any worker: what it gives, and the state that it leaves."""
-        live._LIVE = self.rng.choice(self.workers)
+        engine_cache._ENGINES = self.rng.choice(self.workers)
         state = replace(task.state.copy(), left=left)
-        processor = Host(task.host)
+        processor = Host(*task.hosts)
         processor.init(state)  # type: ignore[arg-type]
-        out = pd.concat(processor.handleInputRows((task.shard,), iter(task.frames), None))
-        return out, state
+        given = list(processor.handleInputRows((task.shard,), iter(task.frames), None))
+        return (pd.concat(given) if given else pd.DataFrame()), state
 
     def commit(self, task: Task, out: pd.DataFrame, state: Cells) -> pd.DataFrame:
         self.states[task.level, task.shard] = state
@@ -213,12 +227,19 @@ class Outcome:
     numbers: Counter[str] = field(default_factory=Counter)
     by_batch: list[list[tuple[Any, ...]]] = field(default_factory=list)
     """The answers of each micro-batch, on Spark."""
+    by_query: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
+    """The answers of each query of a job, with their times."""
+    by_query_and_batch: dict[str, list[list[tuple[Any, ...]]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
     def add(self, other: Outcome) -> None:
         self.answers += other.answers
         self.late += other.late
         self.rejected += other.rejected
         self.numbers += other.numbers
+        for query, rows in other.by_query.items():
+            self.by_query[query] += rows
 
     def sorted(self) -> tuple[list[tuple[Any, ...]], ...]:
         return tuple(sorted(rows, key=repr) for rows in (self.answers, self.late, self.rejected))
@@ -247,19 +268,50 @@ def on_spark(
     `said` is what the timer says with each micro-batch, `takes` how much of a stream one takes, and `reached`
     when the rows of each micro-batch reached their source, if they say.
     """
-    outcome = Outcome()
     outlet = outlet or Outlet("__t")
-    answer = outlet.schema(plan.schema)
-    chain = hosts(
-        plan,
-        inputs,
-        partitions,
-        outlet,
-        tables={name: to_ipc(rows) for name, rows in tables.items()},
-        witnesses=witnesses,
-        takes=takes,
-    )
-    chain = [replace(host, **more) for host in chain]
+    outlet = replace(outlet, packed=outlet.packed or not is_flat(plan.schema))
+    world = World(inputs, partitions, None, False, _packed(tables), witnesses, takes or {})
+    made = levels({QUERY: plan}, world, outlet)
+    return run_levels(made, batches, cluster, outlet.schema(plan.schema), ends, said, reached, **more)
+
+
+def job_on_spark(
+    plans: Mapping[str, Plan],
+    inputs: Inputs,
+    batches: list[MicroBatch],
+    tables: Tables,
+    partitions: int,
+    cluster: Cluster,
+    ends: bool = False,
+    **more: Any,
+) -> Outcome:
+    """Several plans as a job would lay them out."""
+    world = World(inputs, partitions, None, False, _packed(tables))
+    made = levels(plans, world, Outlet(packed=True))
+    return run_levels(made, batches, cluster, pa.schema([]), ends, **more)
+
+
+def _packed(tables: Tables) -> dict[str, bytes]:
+    return {name: to_ipc(rows) for name, rows in tables.items()}
+
+
+def run_levels(
+    made: list[Level],
+    batches: list[MicroBatch],
+    cluster: Cluster,
+    answer: pa.Schema,
+    ends: bool = False,
+    said: list[int | None] | None = None,
+    reached: list[dict[str, np.ndarray]] | None = None,
+    commands: Mapping[int, list[str]] = MappingProxyType({}),
+    **more: Any,
+) -> Outcome:
+    """The micro-batches through these hosts, with everything that may happen to them.
+
+    `commands` are files of the control log, by the number of the micro-batch that reads them.
+    """
+    outcome = Outcome()
+    made = [tuple(replace(host, **more) for host in level) for level in made]
     said = said or clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
         since = {} if reached is None else reached[number - 1]
@@ -267,15 +319,17 @@ def on_spark(
             cluster.restart()
         cluster.hear_from_stragglers()
         before, last = dict(cluster.states), ends and number == len(batches)
-        batch = Batch(now, arrived, said[number - 1], since, last)
-        given = batch.run(chain, cluster, answer)
+        batch = Batch(now, arrived, said[number - 1], since, last, commands.get(number - 1, []))
+        given = batch.run(made, cluster, answer)
         while cluster.happens(cluster.mishaps / 2):
             cluster.go_back_to(before)
-            again = batch.run(chain, cluster, answer)
+            again = batch.run(made, cluster, answer)
             assert again.sorted() == given.sorted(), "a micro-batch that runs again gives what it gave"
             given = again
         outcome.add(given)
         outcome.by_batch.append(given.answers)
+        for query, rows in given.by_query.items():
+            outcome.by_query_and_batch[query].append(rows)
     return outcome
 
 
@@ -288,31 +342,34 @@ class Batch:
     said: int | None
     since: Mapping[str, np.ndarray]
     last: bool
+    commands: list[str] = field(default_factory=list)
 
-    def run(self, chain: list[HostSpec], cluster: Cluster, answer: pa.Schema) -> Outcome:
-        below: list[pa.RecordBatch | pd.DataFrame] = []
-        for level, host in enumerate(chain):
-            fanned = (_fanned(s, host, self.arrived, self.now, cluster.rng, self.since) for s in host.streams)
-            packages = below + [package for each in fanned for package in each]
-            ticks = Clock(list(host.names))(iter([_clock(self.said)]))
-            packages += [_clocked(batch, self.now) for batch in ticks]
-            if self.last:
-                packages += list(End(list(host.names))(iter([_clock(self.now)])))
-            below = _level(level, host, packages, cluster)
+    def run(self, made: list[Level], cluster: Cluster, answer: pa.Schema) -> Outcome:
+        packages: list[pa.RecordBatch | pd.DataFrame] = []
+        for to in targets(made).values():
+            packages += _fanned(to, self.arrived, self.now, cluster.rng, self.since)
+        ticks = ClockBroadcast(clock_routes(made))(iter([_clock(self.said)]))
+        packages += [_clocked(batch, self.now) for batch in ticks]
+        texts = pa.RecordBatch.from_pydict({"value": pa.array(self.commands, pa.string())})
+        packages += [_clocked(b, self.now) for b in CommandBroadcast(end_routes(made))(iter([texts]))]
+        if self.last:
+            packages += list(EndBroadcast(end_routes(made))(iter([_clock(self.now)])))
+        for number, level in enumerate(made):
+            packages = list(_level(number, level, packages, cluster))
         outcome = Outcome()
-        for frame in below:
+        for frame in packages:
             collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome)
         return outcome
 
 
 def _fanned(
-    stream: StreamSpec,
-    host: HostSpec,
+    to: list[Target],
     arrived: Arrived,
     now: int,
     rng: random.Random,
     since: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[pa.RecordBatch]:
+    stream = min((target.stream for target in to), key=lambda stream: stream.witness)
     if stream.source.name not in arrived:
         return []
     rows, times = arrived[stream.source.name]
@@ -321,20 +378,27 @@ def _fanned(
     cuts = sorted({0, rows.num_rows, *(rng.randint(0, rows.num_rows) for _ in range(rng.randint(0, 2)))})
     made = []
     for task, (begin, stop) in enumerate(pairwise(cuts)):
-        columns = [*rows.slice(begin, stop - begin).columns]
-        names = [*rows.schema.names]
-        if stream.external:
-            columns.append(pa.array(times[begin:stop], pa.int64(), from_pandas=True))
-            names.append(TIME)
-        if not stream.clockless:
-            columns.append(pa.array(np.full(stop - begin, now), pa.int64()))
-            names.append(NOW)
-        if stream.source.name in since:
-            columns.append(pa.array(since[stream.source.name][begin:stop], pa.int64()))
-            names.append(REACHED)
-        batch = pa.RecordBatch.from_arrays(columns, names)
-        made += [_renumbered(b, task) for b in Fan(stream, list(host.names))(_pieces(batch, rng))]
+        reached = since[stream.source.name][begin:stop] if stream.source.name in since else None
+        batch = as_read(stream, rows.slice(begin, stop - begin), times[begin:stop], now, reached)
+        made += [_renumbered(b, task) for b in Partitioner(to)(_pieces(batch, rng))]
     return [_clocked(b, now) for b in made]
+
+
+def as_read(
+    stream: StreamSpec, rows: pa.RecordBatch, times: np.ndarray, now: int, reached: np.ndarray | None = None
+) -> pa.RecordBatch:
+    """Rows with the columns that Spark adds for the partitioner."""
+    columns, names = [*rows.columns], [*rows.schema.names]
+    if stream.external:
+        columns.append(pa.array(times, pa.int64(), from_pandas=True))
+        names.append(TIME)
+    if not stream.clockless:
+        columns.append(pa.array(np.full(rows.num_rows, now), pa.int64()))
+        names.append(NOW)
+    if reached is not None:
+        columns.append(pa.array(reached, pa.int64()))
+        names.append(REACHED)
+    return pa.RecordBatch.from_arrays(columns, names)
 
 
 def _pieces(batch: pa.RecordBatch, rng: random.Random) -> Iterator[pa.RecordBatch]:
@@ -344,52 +408,54 @@ def _pieces(batch: pa.RecordBatch, rng: random.Random) -> Iterator[pa.RecordBatc
 
 
 def _clocked(batch: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    return batch.set_column(4, "now", pa.array([now] * batch.num_rows, pa.int64()))
+    return batch.set_column(5, "now", pa.array([now] * batch.num_rows, pa.int64()))
 
 
 def _renumbered(batch: pa.RecordBatch, task: int) -> pa.RecordBatch:
-    return batch.set_column(2, "origin", pa.array([task] * batch.num_rows, pa.int32()))
+    return batch.set_column(3, "origin", pa.array([task] * batch.num_rows, pa.int32()))
 
 
 def _clock(now: int | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({NOW: pa.array([now], pa.int64())})
 
 
-def _level(level: int, host: HostSpec, packages: list[Any], cluster: Cluster) -> list[pd.DataFrame]:
+def _level(number: int, hosts: Level, packages: list[Any], cluster: Cluster) -> Iterator[pd.DataFrame]:
     frames = [p if isinstance(p, pd.DataFrame) else p.to_pandas() for p in packages]
     if not frames:
-        return []
+        return
     together = pd.concat(frames)
-    out = []
     for shard in sorted(set(together["shard"])):
         mine = together[together["shard"] == shard]
         mine = mine.sample(frac=1, random_state=cluster.rng.randint(0, 2**31))
-        out.append(cluster.run_task(level, host, int(shard), [mine]))
-    return out
+        out = cluster.run_task(number, hosts, int(shard), [mine])
+        if len(out):
+            yield out
 
 
 def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome) -> None:
-    """Add what the last host gave: answers, which have the columns `answer`, and notes."""
+    """Add what the last host gave: answers, which have the columns `answer`, and side outputs."""
     kind = table.column(KIND)
     for batch in answers_of(table.filter(pc.is_null(kind)), answer):
         outcome.answers += [tuple(row.values()) for row in batch.to_pylist()]
         outcome.numbers[RESULT] += batch.num_rows
-    for body in table.filter(pc.equal(kind, RESULT)).column(named("body")):
-        outcome.answers += [tuple(row.values()) for row in from_ipc(body.as_py()).to_pylist()]
-    for name, schema, rows in (
-        (LATE, LATE_SCHEMA, outcome.late),
-        (REJECTED, REJECTED_SCHEMA, outcome.rejected),
-    ):
+    packed = table.filter(pc.equal(kind, RESULT)).select([named("query"), named("body")])
+    for query, body in zip(*packed.to_pydict().values(), strict=True):
+        rows = from_ipc(body)
+        assert rows.equals(in_order(rows)), "a shard gives its answers in the order of their times"
+        found = [tuple(row.values()) for row in rows.to_pylist()]
+        outcome.answers += found
+        outcome.by_query[query] += found
+        outcome.numbers[RESULT] += rows.num_rows
+    for name, rows in ((LATE, outcome.late), (REJECTED, outcome.rejected)):
         told = table.filter(pc.equal(kind, name))
         outcome.numbers[name] += pc.sum(told.column(named("rows"))).as_py() or 0
-        if named("row") in told.column_names:
-            chosen = told.select([named(field) for field in schema.names])
-            rows += [tuple(row.values()) for row in chosen.to_pylist()]
+        for body in told.column(named("body")).drop_null():
+            rows += [tuple(row.values()) for row in from_ipc(body.as_py()).to_pylist()]
 
 
 def answers_of(table: pa.Table, answer: pa.Schema) -> list[pa.RecordBatch]:
     """Answers in the types of the plan, as Spark restores them."""
-    if not is_flat(answer):
+    if not is_flat(answer) or not table.num_rows:
         return []
     chosen: list[pa.RecordBatch] = table.select(answer.names).cast(answer).to_batches()
     return chosen
@@ -431,7 +497,7 @@ def embedded_instants(
     all_read = [*sources_of(plan), *witnesses]
     names = list(dict.fromkeys(source.name for source in all_read)) if waited else []
     for name in names:
-        engine.read_until(name, MIN_TIME)
+        engine.streams.read_until(name, MIN_TIME)
     said = clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
         for name, (rows, times) in arrived.items():
@@ -439,11 +505,11 @@ def embedded_instants(
             external = engine.graph.sources[name].kind.value == "external"
             engine.push(name, rows, ticks if external else None, now=now)
         for name in names if said[number - 1] is not None else ():
-            engine.read_until(name, said[number - 1])
+            engine.streams.read_until(name, said[number - 1])
         engine.advance(now)
         if ends and number == len(batches):
             for source in dict.fromkeys(sources_of(plan)):
-                engine.end(source.name)
+                engine.streams.end(source.name)
             engine.advance(now)
         yield _drained(engine)
 

@@ -19,7 +19,7 @@ import pyspark
 from examples.cluster.run import JOB, submit
 from examples.cluster.standalone import cluster
 from headrace.errors import SparkError
-from headrace.runtimes.spark import java
+from headrace.runtimes.spark.driver import java
 
 # Six Java processes start here; on a busy machine that alone can take minutes.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

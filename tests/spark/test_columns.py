@@ -21,9 +21,9 @@ from headrace.expressions import FUNCTIONS, Case, Expression, Scope, coalesce, c
 from headrace.expressions.bound import Bound, Call
 from headrace.expressions.sparksql import ROWS as TRANSLATIONS
 from headrace.expressions.sparksql import spark_sql
-from headrace.testing.schemas import COMPARISONS, comparisons, predicates, scalars
 from tests.expressions.strategies import SCHEMA, batch_of, expressions, rows
 from tests.laws import effort, searching
+from tests.strategies.schemas import COMPARISONS, comparisons, predicates, scalars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ def table(spark: SparkSession, batch: pa.RecordBatch, tmp_path: Path) -> Iterato
 
 
 def assert_same(table: DataFrame, batch: pa.RecordBatch, tried: list[Expression]) -> None:
-    from headrace.runtimes.spark.columns import column
+    from headrace.runtimes.spark.driver.native import column
 
     named = {f"c{i}": each for i, each in enumerate(tried)}
     columns = [column(each, SCHEMA) for each in tried]
@@ -227,7 +227,7 @@ def test_a_column_called_anything_is_quoted() -> None:
 
 
 def test_a_nan_is_found_though_no_statistics_tell_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace.runtimes.spark.columns import column
+    from headrace.runtimes.spark.driver.native import column
 
     schema = pa.schema([("f", pa.float64())])
     pq.write_table(pa.table({"f": [1.0, 2.0, float("nan")]}, schema), tmp_path / "f.parquet")

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.graph.admission import Rules
-from headrace.runtimes.spark.answers import Outlet
-from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
-from headrace.runtimes.spark.reading import ALL, FILES, LIMITED
+from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED
+from headrace.runtimes.spark.worker.answers import LATE, REJECTED, RESULT, Outlet
 from headrace.sql import Catalog, Query, query
 from headrace.testing import oracle
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise

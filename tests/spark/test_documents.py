@@ -105,7 +105,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Started]:
 def test_a_pipeline_of_the_page_gives_the_same_on_spark(
     spark: SparkSession, source: str, started: list[Started]
 ) -> None:
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     exec(compile(source, str(PIPELINES), "exec", dont_inherit=True), {"__name__": "__example__"})
     assert started

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 import pyspark
 
 from headrace.errors import SparkError
-from headrace.runtimes.spark import java
+from headrace.runtimes.spark.driver import java
 from tests.spark.killed import COLUMNS, INPUTS, QUERY, arrivals, write
 from tests.spark.simulated import Outcome, embedded
 
@@ -96,7 +96,7 @@ class Driver:
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers: what their daemon forked."""
-        daemons = self.below("headrace.runtimes.spark.daemon")
+        daemons = self.below("headrace.runtimes.spark.worker.daemon")
         numbers = {each.pid for each in daemons}
         with contextlib.suppress(psutil.Error):
             return [each for each in daemons if each.ppid() in numbers]

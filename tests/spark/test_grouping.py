@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtimes.spark import grouping
-from headrace.runtimes.spark.grouping import Asked, grouped
+from headrace.runtimes.spark.worker import preaggregate
+from headrace.runtimes.spark.worker.preaggregate import Asked, grouped
 
 FUNCTIONS = ("count", "sum", "min", "max")
 
@@ -47,11 +47,11 @@ def rows_of(found: tuple[list[pa.Array], list[pa.Array]]) -> list[tuple[Any, ...
 @given(tables())
 def test_places_and_hashes_make_the_same_groups(table: tuple[list[pa.Array], list[Asked]]) -> None:
     keys, asked = table
-    assert rows_of(grouped(keys, asked)) == rows_of(grouping._by_hashes(keys, asked))
+    assert rows_of(grouped(keys, asked)) == rows_of(preaggregate._by_hashes(keys, asked))
 
 
 def test_whole_numbers_close_together_are_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "_by_hashes", None)
+    monkeypatch.setattr(preaggregate, "_by_hashes", None)
     keys = [pa.array(np.arange(100) % 7), pa.array(np.arange(100) // 50)]
     found = grouped(keys, [Asked("sum", pa.array(np.ones(100)))])
     assert sum(row[2] for row in rows_of(found)) == 100

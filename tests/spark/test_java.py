@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SparkError
-from headrace.runtimes.spark import java
+from headrace.runtimes.spark.driver import java
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -21,11 +21,11 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.errors import StreamingQueryException
 
 import headrace
+from headrace import tuning
 from headrace.errors import SparkError
 from headrace.pipeline import load
-from headrace.runtimes.spark import java
-from headrace.runtimes.spark import lock as locking
-from headrace.runtimes.spark.lock import NAME, hold
+from headrace.runtimes.spark.driver import java
+from headrace.runtimes.spark.driver.lock import NAME, hold
 from tests.spark.conftest import Feed
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def another_driver(checkpoint: Path) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locking, "PATIENCE", 0.0)
+def no_patience() -> Iterator[None]:
+    with tuning.using(lock_seconds=0.0):
+        yield
 
 
 def test_a_driver_holds_a_checkpoint_until_its_last_query_has_ended(
@@ -113,7 +114,8 @@ def test_outputs_are_not_started_on_a_checkpoint_that_is_in_use(
 ) -> None:
     rows = feed("s", "ts TIMESTAMP, k INT").read(spark)
     asked = headrace.query("SELECT k FROM s", [headrace.spark.stream("s", rows, time="ts")])
-    made = headrace.spark.outputs(asked, s=rows, bounds={"s": {"disorder": "1 second"}})
+    options = headrace.spark.SparkOptions(bounds={"s": {"disorder": "1 second"}})
+    made = headrace.spark.outputs(asked, {"s": rows}, options)
     with another_driver(tmp_path / "c"), pytest.raises(SparkError, match="HR-SP22"):
         made.start(checkpoint=str(tmp_path / "c"), result=str(tmp_path / "out"))
     assert [each.name for each in (tmp_path / "c").iterdir()] == [NAME]

@@ -11,6 +11,7 @@ import pytest
 
 import headrace
 from headrace.errors import HeadraceError
+from headrace.plan.nodes.core import TimeKind
 from headrace.sql import StreamDef, TableDef, query
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.sql import functions as F
+
+from headrace.runtimes.spark.driver.options import NAMES
 
 BIDS = pa.schema([("ts", pa.timestamp("us")), ("item", pa.string()), ("price", pa.float64())])
 ITEMS = pa.schema([("item", pa.string()), ("maker", pa.string())])
@@ -82,13 +85,23 @@ MISTAKES: dict[str, tuple[str, str, Made]] = {
     ),
     "bounds that do not go together": (
         "HR-SP13",
-        "do not go together",
+        "cannot be combined",
         lambda spark: {"bids": bids(spark), "bounds": {"bids": {"skew": 1, "latency": 1}}},
     ),
     "bounds that are empty": (
         "HR-SP13",
-        "its bounds are empty",
+        "the bounds are empty",
         lambda spark: {"bids": bids(spark), "bounds": {"bids": {}}},
+    ),
+    "bounds that are one duration": (
+        "HR-SP13",
+        "got str",
+        lambda spark: {"bids": bids(spark), "bounds": "10 seconds"},
+    ),
+    "a duration that names no bound": (
+        "HR-SP13",
+        "which bound",
+        lambda spark: {"bids": bids(spark), "bounds": {"bids": "10 seconds"}},
     ),
     "a column that is missing": (
         "HR-SP14",
@@ -143,8 +156,10 @@ MISTAKES: dict[str, tuple[str, str, Made]] = {
 def test_a_mistake_is_named(spark: SparkSession, name: str) -> None:
     code, words, made = MISTAKES[name]
     given = {"bounds": BOUNDS, **made(spark)}
+    question = given.pop("query", None) or asked()
+    options = {option: given.pop(option) for option in NAMES if option in given}
     with pytest.raises(HeadraceError) as raised:
-        headrace.spark.apply(given.pop("query", None) or asked(), **given)
+        headrace.spark.apply(question, given, headrace.spark.SparkOptions(**options))
     assert raised.value.code == code
     assert words in str(raised.value)
     assert raised.value.__cause__ is None
@@ -152,13 +167,23 @@ def test_a_mistake_is_named(spark: SparkSession, name: str) -> None:
 
 def test_reached_may_follow_what_keeps_the_partitions(spark: SparkSession) -> None:
     read = limited(spark).where("price > 0").withColumn("twice", F.col("price") * 2)
-    found = headrace.spark.apply(
-        asked(), bids=read, bounds={"bids": {"latency": "5 seconds"}}, reached={"bids": "ts"}
-    )
-    assert found.isStreaming
+    options = headrace.spark.SparkOptions(bounds={"bids": {"latency": "5 seconds"}}, reached={"bids": "ts"})
+    assert headrace.spark.apply(asked(), {"bids": read}, options).isStreaming
 
 
 def test_outputs_without_a_sink(spark: SparkSession, tmp_path: Path) -> None:
-    out = headrace.spark.outputs(asked(), bids=bids(spark), bounds=BOUNDS)
+    out = headrace.spark.outputs(asked(), {"bids": bids(spark)}, headrace.spark.SparkOptions(bounds=BOUNDS))
     with pytest.raises(HeadraceError, match="HR-SP17"):
         out.start(checkpoint=str(tmp_path))
+
+
+def test_streams_are_keywords_or_a_mapping(spark: SparkSession) -> None:
+    """A stream that is stamped on arrival needs no options at all."""
+    stream = StreamDef("bids", BIDS, TimeKind.INTERNAL)
+    question, rows = query("SELECT item FROM bids", [stream]), bids(spark)
+    by_keyword, by_name = (
+        headrace.spark.apply(question, bids=rows),
+        headrace.spark.apply(question, {"BIDS": rows}),
+    )
+    assert by_keyword.columns == by_name.columns == ["item"]
+    assert by_keyword.isStreaming

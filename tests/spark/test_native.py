@@ -18,21 +18,22 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+import headrace
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.expressions import compile, compile_predicate
 from headrace.graph.admission import Rules
-from headrace.plan.native import links, native_parts
-from headrace.plan.nodes import Plan, Project, Select
-from headrace.plan.trees import exchange, sources_of
-from headrace.runtimes.spark.fan import KEEP
+from headrace.plan.analysis.native import links, native_parts
+from headrace.plan.nodes.core import Plan, Project, Select
+from headrace.plan.nodes.trees import exchange, sources_of
+from headrace.runtimes.spark.worker.partitioner import KEEP
 from headrace.sql import Query, StreamDef, query
-from headrace.testing.plans import cases, tables_of
-from headrace.testing.schemas import predicates
 from headrace.time.timestamp import FARTHEST
 from tests.laws import effort
 from tests.spark.simulated import Arrived, Cluster, MicroBatch, embedded, on_spark
 from tests.spark.test_simulated import micro_batches, promises
+from tests.strategies.plans import cases, tables_of
+from tests.strategies.schemas import predicates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,19 +184,19 @@ def test_native_or_not_gives_the_same_answers(
 def given_to(
     each: Query, source: DataFrame, timer: DataFrame | None, bounds: Mapping[str, int], native: bool = True
 ) -> DataFrame:
-    from headrace.runtimes.spark.apply import apply
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeadraceWarning)
-        return apply(
+        return headrace.spark.apply(
             each,
-            bids=source,
-            bounds={"bids": bounds},
-            timer=timer,
-            guard=1000,
-            arrival="arrival",
-            time_column="at",
-            native=native,
+            {"bids": source},
+            headrace.spark.SparkOptions(
+                bounds={"bids": bounds},
+                timer=timer,
+                guard=1000,
+                arrival="arrival",
+                time_column="at",
+                native=native,
+            ),
         )
 
 
@@ -250,9 +251,10 @@ def test_filters_reach_the_files_where_times_prove_nothing(
 def test_late_and_rejected_rows_are_told_as_they_came(
     spark: SparkSession, feed: Callable[[str, str], Any]
 ) -> None:
-    from headrace.runtimes.spark.apply import answers
+    from headrace.runtimes.spark.driver.apply import answers
 
     source = feed("bids", SPARK_BIDS)
-    out = answers(COUNTED, bids=source.read(spark), bounds={"bids": {"latency": 3}}, arrival="arrival")
+    options = headrace.spark.SparkOptions(bounds={"bids": {"latency": 3}}, arrival="arrival")
+    out = answers(COUNTED, {"bids": source.read(spark)}, options)
     assert out.suffix is None
     assert out.schema.names == COUNTED.schema.names

@@ -1,4 +1,4 @@
-"""NEXMark on Spark gives the rows of the embedded engine, and so do fans and hosts without Spark.
+"""NEXMark on Spark gives the rows of the embedded engine, and so do partitioners and hosts without Spark.
 
 The embedded engine's rows are the oracle's in `tests/examples/test_nexmark.py`. Events are out of order and
 no auction is opened for a tenth of the time. Two queries run in the default suite, all of them with `make
@@ -48,7 +48,7 @@ def test_a_query_of_nexmark_gives_the_same_rows_on_spark(spark: SparkSession, fi
 
 
 def micro_batches() -> list[MicroBatch]:
-    """What arrives in each, as the fans take it; the clock is that of the last row."""
+    """What arrives in each, as the partitioners take it; the clock is that of the last row."""
     house = runs.house(FEW)
     made = []
     for begin, count in runs.steps(FEW):

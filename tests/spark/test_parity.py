@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import headrace
 from headrace.errors import HeadraceWarning
-from headrace.runtimes.spark.answers import Forward, Outlet
-from headrace.runtimes.spark.notes import LATE, REJECTED, RESULT
-from headrace.runtimes.spark.running import HostSpec
-from headrace.runtimes.spark.topology import hosts
+from headrace.runtimes.spark.driver.topology import hosts
 from headrace.runtimes.spark.types import spark_schema
+from headrace.runtimes.spark.worker.answers import LATE, REJECTED, RESULT, Outlet
+from headrace.runtimes.spark.worker.running import QUERY, HostSpec
 from tests.spark.conftest import played
 from tests.spark.parity import ARRIVALS, CASES, FIRST_RUN, NAMES, SPARK_SCHEMAS, Case, instants
 from tests.spark.simulated import Outcome, collect, embedded_instants
@@ -91,7 +91,7 @@ class Runs:
             self.failed[name] = error
 
     def _started(self, name: str, case: Case, found: Batches) -> StreamingQuery:
-        from headrace.runtimes.spark.apply import answers
+        from headrace.runtimes.spark.driver.apply import answers
 
         def keep(together: DataFrame, number: int) -> None:
             found[number] = Outcome()
@@ -102,17 +102,19 @@ class Runs:
             streams["names"] = self.spark.createDataFrame(NAMES.to_pandas())
         out = answers(
             case.query,
-            streams=streams,
-            inputs=case.inputs,
-            timer=self.files.read(self.spark, "timer"),
-            time_column="__t",
-            arrival="arrival",
-            shards=case.most,
+            streams,
+            headrace.spark.SparkOptions(
+                inputs=case.inputs,
+                timer=self.files.read(self.spark, "timer"),
+                time_column="__t",
+                arrival="arrival",
+                shards=case.most,
+                native=False,  # all of the plan in the engine: what it gives is the answer
+            ),
             kinds=kinds_of(case),
-            native=False,  # all of the plan in the engine: what it gives is the answer
         )
         self.types[name] = out.result.schema
-        writer = out.together.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer = out.combined.writeStream.foreachBatch(keep).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.files.folder / "checkpoints" / name)).start()
 
 
@@ -209,10 +211,10 @@ def chain_of(case: Case) -> list[HostSpec]:
 def key_of(case: Case) -> list[int] | None:
     """The places of the columns that choose the shard of an answer; None if it does not follow from them."""
     *below, last = chain_of(case)
-    if len(last.names) == 1:
+    if len(last.shard_keys) == 1:
         return []
     outlet = below[-1].outlet if below else None
-    keys = outlet.keys if isinstance(outlet, Forward) else last.streams[0].keys
+    keys = last.streams[0].keys if outlet is None else outlet.forwards[QUERY].keys
     columns, names = {name for key in keys for name in key.columns()}, case.query.schema.names
     return [names.index(name) for name in sorted(columns)] if columns and columns <= {*names} else None
 
@@ -221,7 +223,7 @@ def key_of(case: Case) -> list[int] | None:
 def test_cases_are_cut_as_they_say(name: str) -> None:
     case = CASES[name]
     chain = chain_of(case)
-    assert tuple(len(host.names) for host in chain) == case.hosts
+    assert tuple(len(host.shard_keys) for host in chain) == case.hosts
     assert any(stream.partials for host in chain for stream in host.streams) is case.counted
 
 

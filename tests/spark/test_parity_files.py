@@ -210,7 +210,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=WORLDS, ids=lambda world: f"{world.zone}-{world.shards}")
 def there(request: pytest.FixtureRequest, spark: SparkSession, here: Path) -> Iterator[tuple[World, Path]]:
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     world: World = request.param
     settings = {

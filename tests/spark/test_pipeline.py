@@ -47,7 +47,7 @@ def bag(path: Path) -> Counter[str]:
 
 def on_both(root: Path, pipeline: Path, spark: SparkSession) -> Path:
     """Run a pipeline here, and a copy of it in another directory on Spark; that directory."""
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     there = root.with_name(f"{root.name}-spark")
     shutil.copytree(root, there)
@@ -58,7 +58,7 @@ def on_both(root: Path, pipeline: Path, spark: SparkSession) -> Path:
 
 def test_files_give_the_same_answers_and_set_the_same_rows_apart(spark: SparkSession, tmp_path: Path) -> None:
     """Disorder within the bounds: which rows are late does not depend on how they are read."""
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     here = tmp_path / "here"
     here.mkdir()
@@ -172,7 +172,7 @@ def test_recorded_arrivals_are_the_clock(spark: SparkSession, tmp_path: Path) ->
 def test_what_spark_does_not_have_is_said(
     spark: SparkSession, tmp_path: Path, change: tuple[str, str], code: str
 ) -> None:
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     (tmp_path / "made.toml").write_text(POISSON.replace(*change))
     with pytest.raises(HeadraceError, match=code):
@@ -181,19 +181,19 @@ def test_what_spark_does_not_have_is_said(
 
 def test_nothing_is_shed_on_spark(tmp_path: Path) -> None:
     """A file for the embedded runtime, run on Spark all the same, is refused before a session is made."""
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     shed = POISSON.replace(
         'disorder = "1 s" }', 'disorder = "1 s", pace = "real" }\nshed = { above = "10 rows" }'
     )
     (tmp_path / "made.toml").write_text(shed.replace('"made"', '"made"\nruntime = "embedded"'))
-    with pytest.raises(HeadraceError, match=r"HR-F017.*its sources wait") as raised:
+    with pytest.raises(HeadraceError, match=r"HR-F017.*load shedding is not available") as raised:
         SparkRunner(load(tmp_path / "made.toml"))
     assert raised.value.place == "streams.s.shed"
 
 
 def test_an_output_that_is_there_is_not_overwritten(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     text = POISSON.replace('"made"', '"made"\ncheckpoint = "state"')
     (tmp_path / "made.toml").write_text(text)
@@ -206,7 +206,7 @@ def test_an_output_that_is_there_is_not_overwritten(spark: SparkSession, tmp_pat
 def test_without_a_checkpoint_an_output_is_replaced_only_if_the_file_says_so(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     file = tmp_path / "made.toml"
     file.write_text(POISSON.replace("rows = 3000", "rows = 30"))
@@ -233,7 +233,7 @@ def test_a_run_says_why_rows_were_set_apart_whether_or_not_they_are_kept(
     spark: SparkSession, tmp_path: Path, kept: bool
 ) -> None:
     from headrace.cli.run import _unused
-    from headrace.runtimes.spark.pipeline import Runner as SparkRunner
+    from headrace.runtimes.spark.driver.pipeline import Runner as SparkRunner
 
     file = sliding(tmp_path, rows=1)
     (tmp_path / "bids.jsonl").write_text('{"auction": "x", "price": 1, "at": null}\n' * 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +35,10 @@ BATCHES = [
         metric(1, "auctions", 9, 4, None),
         metric(0, None, None, 0, 100),
         metric(1, None, None, 0, 11),
-        *[note("result", rows=5)] * 3,
+        *[note("result", query="best", rows=5)] * 3,
         *[note(None)] * 4,
-        *[note("late", rows=1)] * 2,
-        note("rejected", rows=1),
+        *[note("late", stream="bids", rows=1)] * 2,
+        note("rejected", stream="auctions", rows=1),
     ],
     [metric(0, "bids", 8, 0, None), metric(0, "auctions", 9, 0, None), metric(0, None, None, 0, 7)],
 ]
@@ -44,10 +46,11 @@ BATCHES = [
 
 @pytest.fixture
 def wide(spark: SparkSession, feed: Callable[..., Any]) -> DataFrame:
-    from headrace.runtimes.spark.notes import NARROW
     from headrace.runtimes.spark.types import spark_schema
+    from headrace.runtimes.spark.worker.answers import SIDE_OUTPUT
 
-    source = feed("wide", ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in spark_schema(NARROW)))
+    columns = spark_schema(SIDE_OUTPUT)
+    source = feed("wide", ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns))
     for rows in BATCHES:
         source.put(*rows)
     read: DataFrame = source.read(spark)
@@ -55,7 +58,7 @@ def wide(spark: SparkSession, feed: Callable[..., Any]) -> DataFrame:
 
 
 def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataFrame, tmp_path: Path) -> None:
-    from headrace.runtimes.spark.progress import StreamProgress, observed
+    from headrace.runtimes.spark.driver.progress import StreamProgress, observed
 
     told: list[str] = []
     listener = headrace.spark.listener(each=lambda progress: told.append(str(progress)))
@@ -72,10 +75,10 @@ def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataF
         spark.streams.removeListener(listener)
     first, second = listener.history("seen")
     assert (first.results, first.late, first.rejected, first.rows) == (19, 2, 1, 16)
-    assert (first.shards, first.engine_bytes) == (2, 111)
+    assert (first.shards, first.engine_bytes, first.queries) == (2, 111, {"best": 15})
     assert first.streams == {
-        "bids": StreamProgress(heartbeat=5, waiting=3, rows=20),
-        "auctions": StreamProgress(heartbeat=None, waiting=8, rows=20),
+        "bids": StreamProgress(heartbeat=5, waiting=3, rows=20, late=2),
+        "auctions": StreamProgress(heartbeat=None, waiting=8, rows=20, rejected=1),
     }
     assert first.heartbeat is None
     assert second.heartbeat == 8
@@ -84,7 +87,7 @@ def test_the_listener_has_what_the_shards_wrote(spark: SparkSession, wide: DataF
 
 
 def test_a_query_without_a_host_tells_sparks_own_figures(wide: DataFrame, tmp_path: Path) -> None:
-    from headrace.runtimes.spark.progress import read
+    from headrace.runtimes.spark.driver.progress import read
 
     query = wide.groupBy("__headrace_kind").count().writeStream.format("noop")
     running = query.outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
@@ -97,7 +100,7 @@ def test_a_query_without_a_host_tells_sparks_own_figures(wide: DataFrame, tmp_pa
 
 def test_figures_are_read_in_the_form_of_spark_connect_too() -> None:
     pytest.importorskip("pyspark")
-    from headrace.runtimes.spark.progress import _figures
+    from headrace.runtimes.spark.driver.progress import _figures
 
     schema = {"type": "struct", "fields": [{"name": "late"}, {"name": "heartbeat:bids"}]}
     assert _figures({"values": [2, None], "schema": schema}) == {"late": 2, "heartbeat:bids": None}
@@ -106,7 +109,7 @@ def test_figures_are_read_in_the_form_of_spark_connect_too() -> None:
 
 def test_a_listener_survives_its_users_error() -> None:
     pytest.importorskip("pyspark")
-    from headrace.runtimes.spark.progress import listener
+    from headrace.runtimes.spark.driver.progress import listener
 
     class Bad:
         progress = None
@@ -127,8 +130,8 @@ def test_two_results_of_apply_are_one_spark_query(
 
     def result(text: str) -> DataFrame:
         asked = headrace.query(text, streams, ticks_per_second=None)
-        out: DataFrame = headrace.spark.apply(asked, s=rows, bounds={"s": {"disorder": 0}}, timer=None)
-        return out
+        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": 0}}, timer=None)
+        return headrace.spark.apply(asked, {"s": rows}, options)
 
     listener = headrace.spark.listener(each=lambda progress: None)
     spark.streams.addListener(listener)
@@ -151,7 +154,7 @@ def test_two_results_of_apply_are_one_spark_query(
 
 def test_figures_of_several_engines_add_up() -> None:
     pytest.importorskip("pyspark")
-    from headrace.runtimes.spark.progress import EngineProgress, StreamProgress, _hosted
+    from headrace.runtimes.spark.driver.progress import EngineProgress, StreamProgress, _hosted
 
     def engine(results: int, heartbeat: int | None, rows: int) -> EngineProgress:
         return EngineProgress(results, 1, 2, 2, 100, {"s": StreamProgress(heartbeat, 3, rows)})
@@ -162,3 +165,15 @@ def test_figures_of_several_engines_add_up() -> None:
     assert together["streams"] == {"s": StreamProgress(-1, 6, 30)}
     assert _hosted({**engines, "headrace_3": engine(1, None, 0)})["streams"]["s"].heartbeat is None
     assert _hosted({}) == {}
+
+
+def test_progress_is_plain_data() -> None:
+    """Regression: `headrace run --json` on Spark ended with a traceback."""
+    pytest.importorskip("pyspark")
+    from headrace.runtimes.spark.driver.progress import Progress, _engine, _hosted
+
+    row = {"results": 1, "queries": "best\t2\nbest\t3", "shards": 2, "state_bytes": 10, "reasons": ""}
+    figures = {"heartbeat:s": 7, "waiting:s": 0, "rows:s": 5, "late:s": 1, "rejected:s": 0}
+    hosted = _hosted({"headrace": _engine({**row, **figures})})
+    plain = json.loads(json.dumps(asdict(Progress("q", 1, "now", 5, 5, **hosted))))
+    assert (plain["results"], plain["late"], plain["queries"]) == (6, 1, {"best": 5})

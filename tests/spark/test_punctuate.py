@@ -293,7 +293,7 @@ def test_the_clock_of_the_machine_moves_the_watermark_with_no_data_at_all(stage:
     writer = sums(df).writeStream.format("noop").option("checkpointLocation", str(stage.folder / "clock"))
     query = writer.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         moved = False
         while not moved and time.monotonic() < deadline and query.exception() is None:
             moved = any(p.eventTime.get("watermark", "1970") > "2000" for p in query.recentProgress)

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
-from headrace.plan.nodes import AggregateCall, Plan, RStream, SlidingAggregate, Source, Union
-from headrace.plan.windows import Sliding
-from headrace.runtimes.spark.answers import Outlet
-from headrace.runtimes.spark.notes import LATE, RESULT
-from headrace.runtimes.spark.reading import ALL, FILES, LIMITED, WITHHELD
+from headrace.plan.nodes.core import AggregateCall, Plan, RStream, SlidingAggregate, Source, Union
+from headrace.plan.nodes.windows import Sliding
+from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED, WITHHELD
+from headrace.runtimes.spark.worker.answers import LATE, RESULT, Outlet
 from headrace.time.bounds import NEVER, Bounds
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from headrace.time.heartbeat import HeartbeatGenerator
@@ -66,16 +65,31 @@ def promise(kind: str, bound: int) -> Promise:
 
 
 def inputs_of(kind: str, bound: int, names: tuple[str, ...], rules: Rules) -> Inputs:
-    """What is known of the streams: each by itself, or what rows of one say of the others."""
+    """What is known of the streams: each by itself, or what rows of one say of the others.
+
+    Bounds between streams say "less than": two rows that reach a source at one instant may be a whole `bound`
+    apart, and a rate limit may cut between them.
+    """
     by_stream = dict.fromkeys(names, rules)
     if not kind.startswith("between"):
         return Inputs(promises={n: promise(kind, bound) for n in names}, rules=by_stream)
-    pairs = [(0, bound), (bound, 0)]
+    pairs = [(0, bound + 1), (bound + 1, 0)]
     if "tuples" in kind:
-        pairs = [Pair.tuples(2, bound), (2 * bound, 0)]
+        pairs = [Pair.tuples(2, bound + 1), (2 * bound + 1, 0)]
     skew = SkewMatrix.of(names, {(a, b): pairs for a in names for b in names})
     generator = HeartbeatGenerator(Bounds.of(skew, 0, NEVER))
     return Inputs(generator.unordered(), rules=by_stream)
+
+
+def test_two_rows_of_one_instant_cut_by_a_rate_limit_are_in_time() -> None:
+    """With seed 4129780234 the test below declared bounds that such rows break."""
+    batches: list[MicroBatch] = [(40, {"a": _rows([34])}), (44, {"a": _rows([34])}), (60, {})]
+    rules = Rules(disordered=True, enforce="strict")
+    inputs = inputs_of("between", 0, ("a",), rules)
+    plan, cluster = counted(("a",)), Cluster(random.Random(1))
+    outcome = on_spark(plan, inputs, batches, {}, 1, cluster, ends=True, takes={"a": LIMITED})
+    assert outcome.numbers[LATE] == 0
+    assert [row[_N] for row in outcome.answers] == [2]
 
 
 @given(st.data())

@@ -41,8 +41,8 @@ def test_the_face_has_what_it_promises_and_nothing_else(spark: SparkSession) -> 
 
 
 def test_a_new_session_has_every_setting(spark: SparkSession) -> None:
-    from headrace.runtimes.spark.settings import SETTINGS, Binding
-    from headrace.runtimes.spark.workers import quick_python
+    from headrace.runtimes.spark.driver.session import quick_python
+    from headrace.runtimes.spark.driver.settings import SETTINGS, Binding
 
     conf = spark.sparkContext.getConf()
     for row in SETTINGS:
@@ -57,7 +57,7 @@ def test_workers_find_pyspark_where_it_is_installed() -> None:
     """Compiled, and not in the zip file that Spark puts first on their path."""
     import pyspark
 
-    from headrace.runtimes.spark.workers import quick_python
+    from headrace.runtimes.spark.driver.session import quick_python
 
     zipped = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
     found = subprocess.run(
@@ -77,7 +77,7 @@ def test_a_second_call_finds_nothing_to_do(spark: SparkSession) -> None:
 
 
 def test_a_session_that_is_there_is_completed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.runtimes.spark.settings import SETTINGS, Binding, Claim
+    from headrace.runtimes.spark.driver.settings import SETTINGS, Binding, Claim
 
     monkeypatch.delenv("PYSPARK_PYTHON")
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
@@ -125,7 +125,7 @@ def test_what_is_read_only_at_start_is_named_and_not_set(
     late = {change.name: change for change in headrace.spark.report(spark).too_late}
     assert set(late) == {"spark.master", "spark.executor.memory"}
     assert late["spark.master"].old == "local[2]"
-    assert "read only when Spark starts" in caplog.text
+    assert "cannot change after Spark has started" in caplog.text
 
 
 def test_the_local_file_system_writes_no_checksum_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def play(out: DataFrame, checkpoint: Path) -> dict[int, list[tuple[Any, ...]]]:
 def test_answers_go_on_when_a_stream_is_silent(streams: dict[str, DataFrame], tmp_path: Path) -> None:
     bounds = {key: {"disorder": 2, "latency": LATENCY} for key in SPEAKS}
     timer = streams.pop("timer")
-    out = headrace.spark.apply(QUERY, **streams, bounds=bounds, timer=timer, arrival="arrival")
+    options = headrace.spark.SparkOptions(bounds=bounds, timer=timer, arrival="arrival")
+    out = headrace.spark.apply(QUERY, streams, options)
     # A window that ends at e is answered at its last tick, which the silent stream has passed at e − 1 + 3.
     provable = {
         end: next(i for i, now in enumerate(INSTANTS) if now >= end - 1 + LATENCY) for end in (10, 20)

@@ -109,7 +109,7 @@ class Way:
 
     def count(self) -> None:
         """Count late rows of the micro-batches so far; each once, for a restarted query starts over."""
-        from headrace.runtimes.spark.progress import read
+        from headrace.runtimes.spark.driver.progress import read
 
         assert self.running is not None
         self.late += sum(read(each).late for each in self.running.recentProgress)
@@ -128,8 +128,8 @@ class Way:
         return headrace.query(TEXT, [headrace.spark.stream("s", rows, time="ts")])
 
     @property
-    def bounds(self) -> dict[str, Any]:
-        return {"bounds": {"s": {"latency": LATENCY}}, "enforce": self.enforce}
+    def options(self) -> headrace.spark.SparkOptions:
+        return headrace.spark.SparkOptions(bounds={"s": {"latency": LATENCY}}, enforce=self.enforce)
 
 
 class Applied(Way):
@@ -137,7 +137,7 @@ class Applied(Way):
 
     def start(self, trigger: dict[str, Any] | None = None) -> None:
         rows = self.read()
-        answers = headrace.spark.apply(self.asked(rows), s=rows, **self.bounds)
+        answers = headrace.spark.apply(self.asked(rows), {"s": rows}, self.options)
         writer = answers.writeStream.foreachBatch(self.keep)
         writer = writer.trigger(**trigger) if trigger else writer
         self.running = writer.option("checkpointLocation", str(self.home / "checkpoint")).start()
@@ -148,7 +148,7 @@ class Put(Way):
 
     def start(self, trigger: dict[str, Any] | None = None) -> None:
         rows = self.read()
-        outputs = headrace.spark.outputs(self.asked(rows), s=rows, **self.bounds)
+        outputs = headrace.spark.outputs(self.asked(rows), {"s": rows}, self.options)
         checkpoint = str(self.home / "checkpoint")
         self.running = outputs.start(
             checkpoint=checkpoint,

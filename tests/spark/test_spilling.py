@@ -47,7 +47,8 @@ def test_shards_spill_and_answer_the_same(
         files.update(local.glob("blockmgr-*/headrace/headrace-spill-*/*.arrow"))
 
     bounds = {name: {"disorder": 0} for name in "ab"}
-    out = headrace.spark.apply(QUERY, **read, bounds=bounds, timer=None, memory=60_000, policy="spill")
+    options = headrace.spark.SparkOptions(bounds=bounds, timer=None, memory=60_000, policy="spill")
+    out = headrace.spark.apply(QUERY, read, options)
     writer = out.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
     played(writer.trigger(availableNow=True).start)
     expected = {(k, k, k + ROWS) for k in range((BATCHES - 1) * ROWS)}

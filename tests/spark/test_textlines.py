@@ -21,8 +21,8 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from headrace.connectors.files import FilesSource
 from headrace.connectors.formats import Format
 from headrace.runtimes.embedded.timing import Timing
-from headrace.runtimes.spark.fan import BAD
-from headrace.runtimes.spark.textlines import Arrivals, TextLines, has_header
+from headrace.runtimes.spark.worker.partitioner import BAD
+from headrace.runtimes.spark.worker.text_lines import Arrivals, TextLines, has_header
 from tests.connectors.spellings import TIMES
 
 SCHEMA = pa.schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,9 @@ import itertools
 
 import headrace
 from headrace.errors import SparkError
-from headrace.runtimes.spark import ticks
-from headrace.runtimes.spark.reading import ALL, FILES, LIMITED, WITHHELD, _takes, modified, takes
-from headrace.runtimes.spark.ticks import Timer, _Ticks
+from headrace.runtimes.spark.driver import timer
+from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED, WITHHELD, _takes, modified, takes
+from headrace.runtimes.spark.driver.timer import Timer, _Ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ TEXT = "SELECT k, count(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY 
 
 def test_a_tick_tells_the_instant_of_the_tick_before(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((100, 105, 109, 110, 131))
-    monkeypatch.setattr(ticks, "_now", lambda: next(clock))
+    monkeypatch.setattr(timer, "_now", lambda: next(clock))
     source = _Ticks(10)
     first = source.initialOffset()
     asked = [source.latestOffset() for _ in range(4)]
@@ -42,7 +43,7 @@ def test_a_replayed_tick_is_the_same_and_the_next_one_comes_an_interval_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter((203, 212))
-    monkeypatch.setattr(ticks, "_now", lambda: next(clock))
+    monkeypatch.setattr(timer, "_now", lambda: next(clock))
     again = _Ticks(10)  # a driver that starts again, with a micro-batch to repeat
     (span,) = again.partitions({"at": 190}, {"at": 200})
     assert list(again.read(span)) == [(190, 200)]
@@ -75,7 +76,7 @@ def test_a_limit_is_found_below_whatever_is_done_to_the_rows(spark: SparkSession
         *(ALL, FILES, ALL),
         LIMITED,
     ]
-    assert takes(limited, told=True) == LIMITED
+    assert takes(limited, reached=True) == LIMITED
     assert modified(limited) is not None
     assert modified(rate) is None
     newest = reader.option("maxFilesPerTrigger", 2).option("latestFirst", True).json(str(tmp_path))
@@ -86,8 +87,9 @@ def test_a_limit_is_found_below_whatever_is_done_to_the_rows(spark: SparkSession
 def test_latency_without_a_timer_is_refused(spark: SparkSession, feed: Callable[..., Feed]) -> None:
     rows = feed("s", "ts TIMESTAMP, k INT").read(spark)
     asked = headrace.query(TEXT, [headrace.spark.stream("s", rows, time="ts")])
+    options = headrace.spark.SparkOptions(bounds={"s": {"latency": "1 second"}}, timer=None)
     with pytest.raises(SparkError, match="HR-SP19"):
-        headrace.spark.apply(asked, s=rows, bounds={"s": {"latency": "1 second"}}, timer=None)
+        headrace.spark.apply(asked, {"s": rows}, options)
 
 
 def test_a_slow_timer_ticks_slowly_and_the_heartbeat_goes_on(
@@ -96,16 +98,17 @@ def test_a_slow_timer_ticks_slowly_and_the_heartbeat_goes_on(
     """Regression: any timer ticked each second, and the heartbeat in the progress was none or stood still."""
     rows = feed("s", "ts TIMESTAMP, k INT").read(spark)
     asked = headrace.query(TEXT, [headrace.spark.stream("s", rows, time="ts")])
-    bounds = {"s": {"latency": "10 seconds"}}
-    answers = headrace.spark.apply(asked, s=rows, bounds=bounds, timer="4 seconds")
+    options = headrace.spark.SparkOptions(bounds={"s": {"latency": "10 seconds"}}, timer="4 seconds")
+    answers = headrace.spark.apply(asked, {"s": rows}, options)
     writer = answers.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
     running = writer.start()
     try:
         told = _progress(running, 4)
     finally:
         running.stop()
+    ticks = [_tick(each) for each in told]
+    assert all(later - earlier >= 4e6 for earlier, later in itertools.pairwise(ticks)), ticks
     begun = [_seconds(each["timestamp"]) for each in told]
-    assert all(later - earlier >= 2 for earlier, later in itertools.pairwise(begun)), begun
     beats = [_heartbeat(each) for each in told]
     assert None not in beats[1:]
     assert beats[1:] == sorted(set(beats[1:]))  # silence, and yet it rises
@@ -127,8 +130,15 @@ def _seconds(written: str) -> float:
     return datetime.fromisoformat(written).timestamp()
 
 
+def _tick(progress: Any) -> int:
+    """The instant of the last tick that a micro-batch read. When the batch began depends on the machine."""
+    offsets = [json.loads(each["endOffset"] or "null") or {} for each in progress["sources"]]
+    (at,) = (each["at"] for each in offsets if "at" in each)
+    return int(at)
+
+
 def _heartbeat(progress: Any) -> Any:
-    from headrace.runtimes.spark.progress import read
+    from headrace.runtimes.spark.driver.progress import read
 
     return read(progress).heartbeat
 

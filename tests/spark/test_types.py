@@ -24,7 +24,7 @@ def test_a_stream_has_the_columns_of_its_dataframe(spark: SparkSession) -> None:
 def test_the_clock_counts_the_ticks_of_the_query(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
-    from headrace.runtimes.spark.apply import clock_ticks
+    from headrace.runtimes.spark.driver.stream_rows import clock_ticks
 
     micros = 1_700_000_000_123_456
     asked = {
@@ -51,7 +51,8 @@ def test_no_row_is_rejected_in_another_time_zone(spark: SparkSession, tmp_path: 
         rows = spark.readStream.schema(f"k BIGINT, ts {of}").json(str(tmp_path / "in"))
         stream = headrace.spark.stream("s", rows, time="ts")
         asked = headrace.query("SELECT ts, k FROM s [RANGE 1 SECOND]", [stream], name="q")
-        answers = headrace.spark.apply(asked, s=rows, bounds={"s": {"disorder": "1 second"}}, timer=None)
+        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": "1 second"}}, timer=None)
+        answers = headrace.spark.apply(asked, {"s": rows}, options)
         name = f"zone_{of.lower()}"
         writer = answers.writeStream.format("memory").queryName(name).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()

@@ -19,19 +19,26 @@ from pyspark import cloudpickle
 
 from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
-from headrace.plan.trees import sources_of
-from headrace.runtimes.spark.answers import Outlet
-from headrace.runtimes.spark.topology import hosts
+from headrace.plan.nodes.trees import sources_of
+from headrace.runtimes.spark.driver.topology import World, clock_routes, levels, targets
+from headrace.runtimes.spark.worker.answers import Outlet
+from headrace.runtimes.spark.worker.partitioner import ClockBroadcast, Partitioner
 from headrace.sql import Catalog, query
 from headrace.time.ets import TimerPromise
-from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.spark.simulated import (
+    Cluster,
+    MicroBatch,
+    Outcome,
+    _clock,
+    as_read,
+    clocks,
+    collect,
+    embedded,
+    on_spark,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from tests.spark.conftest import Feed
+    pass
 
 ROOT = Path(__file__).parents[2]
 BIDS = pa.schema([("item", pa.int64()), ("price", pa.float64())])
@@ -111,74 +118,47 @@ def test_shards_workers_and_retries_change_nothing(text: str, seed: int) -> None
 
 
 WORKER = """
-import pickle, random, sys
+import pickle, sys
+import pandas as pd
 import pyarrow as pa
-from headrace.plan.trees import sources_of
-from tests.spark.simulated import Cluster, collect, _level, Outcome, _fanned, _clock, _clocked, clocks
-from headrace.runtimes.spark.fan import Clock
+from headrace.runtimes.spark.worker.host import Host
 
-chain, batches = pickle.load(open(sys.argv[1], "rb"))
-outcome, cluster = Outcome(), Cluster(random.Random(1))
-for (now, arrived), said in zip(batches, clocks(batches)):
-    (host,) = chain
-    packages = [p for s in host.streams for p in _fanned(s, host, arrived, now, cluster.rng)]
-    packages += [_clocked(b, now) for b in Clock(list(host.names))(iter([_clock(said)]))]
-    for frame in _level(0, host, packages, cluster):
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        collect(table, host.outlet.schema(host.plan.schema), outcome)
+class State(dict):
+    def getMapState(self, *names): return self
+    getValue = dict.get
+    updateValue = dict.__setitem__
+    removeKey = dict.__delitem__
+
+hosts, partition, clock, batches = pickle.load(open(sys.argv[1], "rb"))
+states, out = {}, []
+for now, rows, said in batches:
+    packages = [package for each in rows for package in partition(iter([each]))] + list(clock(iter([said])))
+    frame = pd.concat([each.to_pandas().assign(now=now) for each in packages])
+    for shard, mine in frame.groupby("shard"):
+        processor = Host(*hosts)
+        processor.init(states.setdefault(shard, State()))
+        out += processor.handleInputRows((shard,), iter([mine]), None)
 assert "headrace.sql" not in sys.modules, "a worker needs no language"
-pickle.dump(outcome.sorted(), open(sys.argv[2], "wb"))
+pickle.dump(out, open(sys.argv[2], "wb"))
 """
 
 
 @pytest.mark.parametrize("text", [TEXT, INSTANTS])
 def test_a_worker_that_knows_nothing_runs_the_plan(text: str, tmp_path: Path) -> None:
     plan = query(text, definitions(Catalog({"bids": BIDS}, ticks_per_second=None))).plan
-    batches = micro_batches(5)
-    chain = hosts(plan, inputs_of(plan), 2, Outlet("__t"))
-    (tmp_path / "in").write_bytes(cloudpickle.dumps((chain, batches)))
+    batches, outlet = micro_batches(5), Outlet("__t")
+    made = levels({"q": plan}, World(inputs_of(plan), 2), outlet)
+    (to,) = targets(made).values()
+    given = [
+        (now, [as_read(to[0].stream, *rows, now) for rows in arrived.values()], _clock(said))
+        for (now, arrived), said in zip(batches, clocks(batches), strict=True)
+    ]
+    worker = (made[0], Partitioner(to), ClockBroadcast(clock_routes(made)), given)
+    (tmp_path / "in").write_bytes(cloudpickle.dumps(worker))
     words = [sys.executable, "-c", WORKER, str(tmp_path / "in"), str(tmp_path / "out")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = cloudpickle.loads((tmp_path / "out").read_bytes())
-    assert found == embedded(plan, inputs_of(plan), batches, {}).sorted()
-
-
-def test_a_query_on_spark(spark: SparkSession, feed: Callable[[str, str], Feed], tmp_path: Path) -> None:
-    """The clock is a column of the rows, so that the answer depends on nothing else."""
-    import headrace
-
-    bids = feed("bids", "item bigint, price double, ts timestamp, seen timestamp")
-    for begin in range(0, 40, 14):
-        bids.put(*(row for second in range(begin, min(begin + 14, 40), 2) for row in _bids(second)))
-    schema = pa.schema([*BIDS, ("ts", pa.timestamp("us")), ("seen", pa.timestamp("us"))])
-    catalog = definitions(Catalog([headrace.StreamDef("bids", schema, time_column="ts")]))
-    found = query(TEXT.replace("RANGE 8 SLIDE 4", "RANGE 8 SECONDS SLIDE 4 SECONDS"), catalog)
-    bounds = {"bids": {"disorder": "0 seconds"}}
-    answers = headrace.spark.apply(found, bids=bids.read(spark), bounds=bounds, timer=None, arrival="seen")
-    sink = answers.writeStream.format("memory").queryName("user_defined").outputMode("append")
-    sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    running = sink.trigger(availableNow=True).start()
-    try:
-        assert running.awaitTermination(240)
-        got = spark.sql("SELECT item, m, s, t FROM user_defined").collect()
-    finally:
-        running.stop()
-    assert sorted(tuple(row) for row in got) == sorted(_windows())
-
-
-def _bids(second: int) -> list[dict[str, Any]]:
-    ts = f"2026-11-16 00:00:{second:02d}"
-    return [{"item": item, "price": float(second % 7 + item), "ts": ts, "seen": ts} for item in range(3)]
-
-
-def _windows() -> list[tuple[int, float, float, float]]:
-    """The windows of 8 seconds that a row at second 38 closes, computed by hand."""
-    found = []
-    for end in range(4, 38, 4):
-        for item in range(3):
-            prices = [second % 7 + item for second in range(0, 40, 2) if end - 8 <= second < end]
-            given = sorted(float(price) for price in prices if 2 * price > 2)
-            if given:
-                found.append((item, given[(len(given) - 1) // 2], given[-1] - given[0], 2 * given[-1]))
-    return found
+    found = Outcome()
+    for frame in cloudpickle.loads((tmp_path / "out").read_bytes()):
+        collect(pa.Table.from_pandas(frame, preserve_index=False), outlet.schema(plan.schema), found)
+    assert found.sorted() == embedded(plan, inputs_of(plan), batches, {}).sorted()

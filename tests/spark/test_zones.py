@@ -13,6 +13,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import headrace
 from headrace.errors import HeadraceWarning
-from headrace.runtimes.spark.bounds import inputs_of
-from headrace.runtimes.spark.kinds import of_the_kind
+from headrace.runtimes.spark.driver.bounds import inputs_of
+from headrace.runtimes.spark.types import of_the_kind
 from tests.spark.conftest import played
 from tests.spark.simulated import Cluster, embedded, on_spark
 
@@ -268,7 +269,7 @@ def ran(out: DataFrame, home: Path, name: str) -> pa.Table:
     return pq.read_table(home / name)
 
 
-BOUNDS = {"bounds": {"s": {"disorder": "1 second"}}, "timer": None}
+OPTIONS = headrace.spark.SparkOptions(bounds={"s": {"disorder": "1 second"}}, timer=None)
 EXTREMES = """SELECT id, max(ts) AS ts, min(ntz) AS ntz, first(ts) AS a, last(ntz) AS b,
                      timestamp_micros(window_end) AS e
               FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY id"""
@@ -280,11 +281,11 @@ def test_instants_in_are_instants_out(
 ) -> None:
     """Regression: in Berlin, instants came out 1 or 2 h off, and two of a night as one."""
     with in_zone(spark, zone):
-        nested_rows = headrace.spark.apply(asked("SELECT * FROM s", source), s=source, **BOUNDS)
+        nested_rows = headrace.spark.apply(asked("SELECT * FROM s", source), {"s": source}, OPTIONS)
         flat_rows = headrace.spark.apply(
-            asked("SELECT id, ts, ntz FROM s [PARTITION BY id ROWS 1]", source), s=source, **BOUNDS
+            asked("SELECT id, ts, ntz FROM s [PARTITION BY id ROWS 1]", source), {"s": source}, OPTIONS
         )
-        minutes = headrace.spark.apply(asked(EXTREMES, source), s=source, **BOUNDS)
+        minutes = headrace.spark.apply(asked(EXTREMES, source), {"s": source}, OPTIONS)
         assert nested_rows.schema.simpleString() == source.schema.simpleString()
         assert [f.dataType.simpleString() for f in minutes.schema] == [
             "bigint", "timestamp", "timestamp_ntz", "timestamp", "timestamp_ntz", "timestamp",
@@ -327,7 +328,7 @@ def test_late_and_rejected_rows_tell_their_instants(spark: SparkSession, tmp_pat
         reader = spark.readStream.schema("k BIGINT, ts TIMESTAMP, ntz TIMESTAMP_NTZ")
         source = reader.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
         query = asked("SELECT k, ts, ntz FROM s", source, name="late_in_berlin")
-        made = headrace.spark.outputs(query, s=source, **BOUNDS)
+        made = headrace.spark.outputs(query, {"s": source}, OPTIONS)
         places = {kind: str(tmp_path / kind) for kind in ("result", "late", "rejected")}
         played(lambda: made.start(checkpoint=str(tmp_path / "c"), trigger={"availableNow": True}, **places))
     result = pq.read_table(tmp_path / "result").select(["k", "ts", "ntz"])
@@ -357,7 +358,9 @@ def test_a_schema_without_zones_and_a_table_keep_their_instants(
     with in_zone(spark, "Europe/Berlin"):
         rows = source.select("id", "ts", "ntz")
         known = spark.createDataFrame(rows_of(spark, tmp_path), "id BIGINT, since TIMESTAMP")
-        out = headrace.spark.apply(headrace.query(text, [stream, since]), s=rows, since=known, **BOUNDS)
+        out = headrace.spark.apply(
+            headrace.query(text, [stream, since]), {"s": rows, "since": known}, OPTIONS
+        )
         kinds = [field.dataType.simpleString() for field in out.schema]
         found = ran(out, tmp_path, "joined")
     assert kinds == ["bigint", "timestamp", "timestamp_ntz", "timestamp"]
@@ -378,7 +381,7 @@ def test_fields_are_those_in_utc_in_every_session(
     text = """SELECT id, hour(ts) AS h, hour(ntz) AS w, date_format(ts, 'HH:mm') AS f, cast(ts AS DATE) AS d
               FROM s WHERE ts > TIMESTAMP '2026-01-01 00:00:00'"""
     with in_zone(spark, "Europe/Berlin"):
-        out = headrace.spark.apply(asked(text, source), s=source, native=native, **BOUNDS)
+        out = headrace.spark.apply(asked(text, source), {"s": source}, replace(OPTIONS, native=native))
         found = ran(out, tmp_path, "fields").to_pylist()
     assert len(found) == 6
     for row in found:

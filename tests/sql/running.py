@@ -51,5 +51,5 @@ def _engine(found: Query, rows: Mapping[str, Rows]) -> list[Batch]:
         )
     answers = engine.drain(found.name)
     for source in found.sources:
-        engine.end(source.name)
+        engine.streams.end(source.name)
     return answers + engine.drain(found.name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.plan.nodes import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
+from headrace.plan.nodes.core import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
 from tests.sql.running import answer, plan_of
 
 BIDS = [(1, 7, 10.0), (3, 8, 20.0), (4, 7, 30.0), (4, 8, None)]

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import SqlError
 from headrace.expressions import FUNCTIONS
 from headrace.sql import Catalog, declare, query
-from headrace.sql.aggregate_names import AGGREGATES
+from headrace.sql.binder.aggregate_names import AGGREGATES
 from headrace.testing.asking import ask
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "cql"

@@ -202,7 +202,7 @@ def engine(form: Stated) -> Engine:
     skew = SkewMatrix.of(["s"], {("s", "s"): [(0, BOUND)]})
     made = Engine()
     rules = Rules(disordered=True, enforce="admit")
-    made.manage(HeartbeatGenerator(Bounds.of(skew, timeout=NEVER)), {STREAM.source: rules})
+    made.streams.manage(HeartbeatGenerator(Bounds.of(skew, timeout=NEVER)), {STREAM.source: rules})
     made.add("q", query(form.text, [STREAM]))
     return made
 
@@ -226,7 +226,7 @@ def run(form: Stated, phases: list[list[Row]]) -> tuple[Counter[Row], int]:
             found.update(row for _, row in events_of(made.drain()))
             missed += sum(int(each.missed.sum()) for each in made.drain_late())
         snapshot = made.snapshot()
-    made.end("s")
+    made.streams.end("s")
     found.update(row for _, row in events_of(made.drain()))
     return Counter(moved(row, form.offset) for row in found.elements()), missed
 
@@ -298,7 +298,7 @@ def test_unions_give_flinks_rows(shared_data: Folder) -> None:
                     for e in each[f"produced{phase}"]
                 ]
                 made.push(stream.name, pa.RecordBatch.from_pylist(rows, stream.schema), [time] * len(rows))
-                made.heartbeat(stream.name, time)
+                made.streams.heartbeat(stream.name, time)
             answers = [row for _, row in events_of(made.drain())]
             wanted = [tuple(e["row"]) for e in program["sinks"][0][f"consumed{phase}"]]
             assert Counter(answers) == Counter(wanted), (program["id"], phase)

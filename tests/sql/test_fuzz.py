@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 from headrace.sql import query
 from tests.laws import effort
 from tests.sql import test_errors

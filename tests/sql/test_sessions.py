@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.plan.nodes import IStream, RStream
-from headrace.plan.session import SessionAggregate
+from headrace.plan.nodes.core import IStream, RStream
+from headrace.plan.nodes.session import SessionAggregate
 from headrace.sql import query
 from tests.sql.running import STREAMS, answer, plan_of
 

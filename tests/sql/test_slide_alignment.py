@@ -60,7 +60,7 @@ def test_windows_that_end_at_different_instants_need_an_output_word() -> None:
     text = (
         "SELECT a.item FROM bids [RANGE 3 SLIDE 2] AS a, bids [RANGE {} SLIDE 2] AS b WHERE a.item = b.item"
     )
-    with pytest.raises(SqlError, match="end at different instants") as error:
+    with pytest.raises(SqlError, match="end at different times") as error:
         plan_of(text.format(4))
     assert error.value.code == "HR-Q052"
     plan_of(text.format(5))

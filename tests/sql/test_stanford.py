@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
 from headrace.sql import Catalog, declare, query
 from tests.sql.running import answer
 

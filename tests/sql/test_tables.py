@@ -13,8 +13,8 @@ import pytest
 import headrace
 from headrace.engine import Engine
 from headrace.errors import GraphError, HeadraceError, InputError, PlanError, SqlError
-from headrace.plan.check import check
-from headrace.plan.nodes import RStream, Table
+from headrace.plan.analysis.check import check
+from headrace.plan.nodes.core import RStream, Table
 from headrace.sql import Catalog, Code, TableDef, query
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
@@ -69,7 +69,7 @@ def test_a_query_over_a_table_answers_as_the_oracle_says_whenever_it_is_loaded(t
     if load == "at the end":
         assert early == [], "an answer before the table is known"
         engine.load("items", ROWS)
-    engine.end("bids")
+    engine.streams.end("bids")
     assert_same_stream(early + engine.drain(), oracle.stream(found.plan, SOURCES), schema=found.schema)
 
 
@@ -89,7 +89,7 @@ def test_a_query_that_comes_later_sees_the_whole_table() -> None:
     engine.add("new", query(text, catalog()))
     rows = pa.RecordBatch.from_pydict({"item": [1], "price": [7.0]}, schema=BIDS)
     engine.push("bids", rows, [20])
-    engine.end("bids")
+    engine.streams.end("bids")
     assert sum(len(batch) for batch in engine.drain("new")) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_table_is_read_from_a_file_by_its_ending(tmp_path: Path, name: str, co
     engine = Engine()
     engine.add("q", found)
     push(engine)
-    engine.end("bids")
+    engine.streams.end("bids")
     names = [name for batch in engine.drain() for name in batch.data["name"].to_pylist()]
     assert sorted(names) == ["deux", "deux", "one", "two", "two"]
 
@@ -210,7 +210,11 @@ def test_the_same_rows_may_come_twice() -> None:
     engine = Engine()
     engine.load("items", ROWS)
     engine.load("items", ROWS)
-    engine.add("q", query(JOINS[0], catalog()))
+    found = query(JOINS[0], catalog())
+    engine.add("q", found)
+    push(engine)
+    engine.streams.end("bids")
+    assert_same_stream(engine.drain(), oracle.stream(found.plan, SOURCES), schema=found.schema)
 
 
 def test_data_must_have_the_columns_declared() -> None:

@@ -15,14 +15,14 @@ import headrace
 from headrace.builder import aggregate, col, fn
 from headrace.errors import HeadraceError, PlanError, SqlError, UserCodeError
 from headrace.expressions import FUNCTIONS
-from headrace.plan.native import native_parts
-from headrace.plan.nodes import Aggregate, Select, Source
-from headrace.plan.trees import walk
-from headrace.plan.user_aggregates import UserCall
+from headrace.plan.analysis.native import native_parts
+from headrace.plan.nodes.core import Aggregate, Select, Source
+from headrace.plan.nodes.trees import walk
+from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.sql import Catalog, query
 from headrace.sql.definitions import GLOBAL
-from headrace.testing.user_aggregates import Digits, Median, Mixed, TwoLargest, Unknown
 from tests.sql.running import STREAMS, answer
+from tests.strategies.user_aggregates import Digits, Median, Mixed, TwoLargest, Unknown
 
 BIDS = [(0, 1, 4.0), (1, 1, None), (2, 2, 9.0), (3, 1, 6.0), (7, 1, 1.0), (8, 2, 3.0)]
 
@@ -218,7 +218,7 @@ def test_a_result_may_be_a_list(catalog: Catalog) -> None:
     engine.add("q", found)
     rows = pa.RecordBatch.from_pylist([{"item": i, "price": 1.0} for i in (3, 5, 5)], schema=STREAMS["bids"])
     engine.push("bids", rows, [0, 1, 2])
-    engine.end("bids")
+    engine.streams.end("bids")
     engine.run()
     answers = [row["items"] for batch in engine.drain("q") for row in batch.data.to_pylist()]
     assert answers == [[3], [3, 5], [3, 5, 5], [5, 5], [5]]
@@ -286,7 +286,7 @@ def run(found: Any, rows: list[tuple[Any, ...]]) -> Any:
     engine.add("q", found)
     data = [{"item": item, "price": price} for _, item, price in rows]
     engine.push("bids", pa.RecordBatch.from_pylist(data, schema=STREAMS["bids"]), [time for time, *_ in rows])
-    engine.end("bids")
+    engine.streams.end("bids")
     engine.run()
     return engine.drain("q")
 
@@ -422,8 +422,8 @@ def _raise(*_: object) -> Any:
         ("HR-U001", "iterate", _raise, "odd.iterate raised KeyError: 'oh'"),
         ("HR-U001", "terminate", _raise, "odd.terminate raised KeyError: 'oh'"),
         ("HR-U001", "initialize", _raise, "odd.initialize raised KeyError: 'oh'"),
-        ("HR-U002", "iterate", lambda state, values: None, "odd.iterate gave no state"),
-        ("HR-U003", "terminate", lambda state: "text", "odd.terminate gave what is no int64"),
+        ("HR-U002", "iterate", lambda state, values: None, "odd.iterate returned no state"),
+        ("HR-U003", "terminate", lambda state: "text", "odd.terminate did not return a value of type int64"),
     ],
 )
 @pytest.mark.parametrize("window", ["[RANGE 4]", "[RANGE 4 SLIDE 2]", "[UNBOUNDED]", "[SESSION 2]"])
@@ -454,7 +454,7 @@ def test_a_state_that_cannot_be_saved_is_told_by_name(catalog: Catalog, window: 
     catalog.register_aggregate("odd", Unsaved)
     engine.add("q", query(f"SELECT odd(item) AS o FROM bids {window}", catalog))
     engine.push("bids", pa.RecordBatch.from_pylist([{"item": 1, "price": 1.0}], schema=STREAMS["bids"]), [0])
-    engine.heartbeat("bids", 0)
+    engine.streams.heartbeat("bids", 0)
     engine.run()
     with pytest.raises(UserCodeError, match=r"HR-U004.*the state of odd cannot be saved"):
         engine.snapshot()
@@ -507,7 +507,7 @@ def test_07_only_the_users_own_class_can_allow_a_pickle_and_never_the_checkpoint
     one = pa.RecordBatch.from_pylist([{"item": 1, "price": 1.5}], schema=STREAMS["bids"])
     first = _engine(catalog, window, Merging)
     first.push("bids", one, [0])
-    first.heartbeat("bids", 0)
+    first.streams.heartbeat("bids", 0)
     first.run()
     taken = first.snapshot()
     with pytest.raises(UserCodeError, match=r"HR-U004.*is pickled in the checkpoint"):
@@ -515,13 +515,13 @@ def test_07_only_the_users_own_class_can_allow_a_pickle_and_never_the_checkpoint
     second = _engine(catalog, window, Merging)
     second.restore(taken)
     for engine in (first, second):
-        engine.end("bids")
+        engine.streams.end("bids")
         engine.run()
     answers = [[b.data.to_pylist() for b in engine.drain("q")] for engine in (first, second)]
     assert answers[0] == answers[1] != []
     refused = _engine(catalog, window, Plain)
     refused.push("bids", one, [0])
-    refused.heartbeat("bids", 0)
+    refused.streams.heartbeat("bids", 0)
     refused.run()
     with pytest.raises(UserCodeError, match=r"(?s)HR-U004.*allow_pickle"):
         refused.snapshot()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from headrace.flow.batch import Batch
-from headrace.testing import schemas
 from headrace.testing.compare import assert_same_stream, difference, events_of
-from headrace.testing.interleavings import batch_of
+from tests.strategies import schemas
+from tests.strategies.interleavings import batch_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64())])
 NAN = float("nan")

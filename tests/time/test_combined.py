@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.time.bounds import NEVER, Bounds
-from headrace.time.combined import CombinedHeartbeats
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.learned import LearnedHeartbeats
+from headrace.time.learned import CombinedHeartbeats, LearnedHeartbeats
 from headrace.time.quantile import LEAST, Confidence, QuantileEstimator
 from headrace.time.skew import Pair, SkewMatrix
 from headrace.time.timestamp import MIN_TIME

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.builder.durations import duration
+from headrace.builder.windows import duration
 from headrace.errors import HeadraceError, TimeError
 from headrace.pipeline.load import parse
-from headrace.plan.nodes import Plan
-from headrace.plan.trees import walk
-from headrace.time.durations import TICKS, UNITS, seconds, ticks
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.trees import walk
+from headrace.time.durations import TICKS, UNITS, readable, seconds, ticks
 
 MICROS = 1_000_000
 STREAM = headrace.StreamDef("s", pa.schema([("ts", pa.timestamp("us", "UTC"))]), time_column="ts")
@@ -121,3 +121,22 @@ def test_sequence_numbers_know_no_seconds() -> None:
     with pytest.raises(TimeError, match="sequence numbers"):
         ticks("5 s", None)
     assert "TICKS" in TICKS
+
+
+@pytest.mark.parametrize(
+    ("count", "per_second", "shown"),
+    [
+        (60_000_000, 1_000_000, "60 s"),
+        (2_500, 1_000_000, "2.5 ms"),
+        (7, 1_000_000, "7 us"),
+        (3_600_000_000, 1_000_000, "60 min"),
+        (86_400_000_000, 1_000_000, "24 h"),
+        (864_000_000_000, 1_000_000, "10 d"),
+        (1, None, "1 tick"),
+        (60_000_000, None, "60,000,000 ticks"),
+    ],
+)
+def test_ticks_are_shown_in_a_unit_that_people_read(count: int, per_second: int | None, shown: str) -> None:
+    assert readable(count, per_second) == shown
+    if per_second is not None:
+        assert ticks(shown, per_second) == count

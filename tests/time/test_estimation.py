@@ -17,11 +17,9 @@ from headrace.time.arrivals import skews
 from headrace.time.bounds import NEVER
 from headrace.time.estimation import Adaptivity, Adjusting, SkewEstimator
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.histogram import BUCKETS, bucket, upper
 from headrace.time.learned import LearnedHeartbeats
-from headrace.time.needed import NeededBounds, best_fixed
-from headrace.time.quantile import Confidence, QuantileEstimator
-from headrace.time.replay import Outcome, fixed_outcome, replay, side_by_side, table
+from headrace.time.quantile import BUCKETS, Confidence, QuantileEstimator, bucket, upper
+from headrace.time.replay import NeededBounds, Outcome, best_fixed, fixed_outcome, replay, side_by_side, table
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 from tests.time.simulation import Arrivals, seeds
 

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.time.punctuate import Punctuate
-from headrace.time.punctuation import Between, Constant, OneOf, Pattern, Punctuation, heartbeat, intersect
+from headrace.time.punctuation import (
+    Between,
+    Constant,
+    OneOf,
+    Pattern,
+    Punctuate,
+    Punctuation,
+    heartbeat,
+    intersect,
+)
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 VALUES = st.integers(0, 6)

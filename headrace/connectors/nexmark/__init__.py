@@ -8,8 +8,7 @@
 Sources: Tucker, Tufte, Papadimos, Maier, "NEXMark", 2002, with the numbers of Beam's and Flink's generators.
 """
 
-from headrace.connectors.nexmark.arrival import Silence
-from headrace.connectors.nexmark.generator import STREAMS, NexmarkGenerator, Rows
+from headrace.connectors.nexmark.generator import STREAMS, NexmarkGenerator, Rows, Silence
 from headrace.connectors.nexmark.laws import Laws
 
 __all__ = ["STREAMS", "Laws", "NexmarkGenerator", "Rows", "Silence"]

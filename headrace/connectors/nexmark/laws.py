@@ -1,4 +1,4 @@
-"""The arithmetic of NEXMark: which event is which, what ids exist by then, and when it happens.
+"""The arithmetic of NEXMark: the kind of each event, which ids exist at that point, and when it happens.
 
 Of each 50 events the first is a person, the next three are auctions, the rest are bids.
 """
@@ -22,9 +22,9 @@ FIRST_ID: Final = 1000
 FIRST_CATEGORY: Final = 10
 CATEGORIES: Final = 5
 BATCH: Final = 100
-"""The hot auction, seller and bidder are from the last full batch of so many ids."""
+"""The hot auction, seller and bidder come from the last full batch of this many ids."""
 LEAD: Final = 10
-"""So many ids that do not exist yet may be referred to."""
+"""References may go this many ids beyond those that exist."""
 LONGEST: Final = 800
 """Of the sizes of a row that can be asked for."""
 SECOND: Final = 1_000_000
@@ -33,7 +33,7 @@ MILLISECOND: Final = 1_000
 
 @dataclass(frozen=True)
 class Laws:
-    """The numbers that a run of the generator may choose; the defaults are Flink's.
+    """The parameters of the generator; the defaults are Flink's.
 
     An ordinary auction of a bid is one of the last `in_flight`, an ordinary person one of the last
     `active_people`. A ratio of r means that the hot choice is taken with probability (r − 1) / r.
@@ -52,12 +52,14 @@ class Laws:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= SECOND * 1000:
-            raise InputError("HR-I110", f"{self.rate} events a second", hint="rate is above 0, at most 10^9")
+            raise InputError(
+                "HR-I110", f"the rate {self.rate} is not valid", hint="use a rate above 0 and at most 10^9"
+            )
         least = min(self.hot_auctions, self.hot_sellers, self.hot_bidders, self.in_flight, self.active_people)
         if least < 1:
-            raise InputError("HR-I110", "ratios and numbers of ids are at least 1", hint="see Laws")
+            raise InputError("HR-I110", "ratios and numbers of ids must be at least 1", hint="see Laws")
         if max(self.person_bytes, self.auction_bytes, self.bid_bytes) > LONGEST:
-            raise InputError("HR-I110", "rows this long are not made", hint=f"at most {LONGEST} bytes")
+            raise InputError("HR-I110", "the size of a row is too large", hint=f"use at most {LONGEST} bytes")
 
     @property
     def delay(self) -> Fraction:
@@ -77,11 +79,11 @@ class Laws:
 
 
 def last_person(numbers: Numbers) -> Numbers:
-    """The newest person there is when the event happens, counted from 0."""
+    """The newest person at the time of the event, counted from 0."""
     return numbers // ALL * PERSONS + np.minimum(numbers % ALL, PERSONS - 1)
 
 
 def last_auction(numbers: Numbers) -> Numbers:
-    """The newest auction there is when the event happens, counted from 0; −1: none yet."""
+    """The newest auction at the time of the event, counted from 0; −1: none yet."""
     offset = np.minimum(numbers % ALL - PERSONS, AUCTIONS - 1)
     return numbers // ALL * AUCTIONS + np.maximum(offset, -1)

@@ -8,19 +8,19 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.connectors.columns import fit
+from headrace.connectors.conform import fit
 from headrace.connectors.contract import Block, Position, Span
 from headrace.connectors.nexmark.generator import STREAMS, NexmarkGenerator
 from headrace.errors import ConnectorError
 from headrace.schema import Schema
 
 EVENTS: Final = 20_000
-"""Events, of all streams, in about so much time as a block covers."""
+"""A block covers about the time in which this many events, of all streams, happen."""
 
 
 @dataclass
 class NexmarkSource:
-    """The rows of `stream` among the first `events` of an auction house; None: without end.
+    """The rows of `stream` among the first `events` of an auction house; None: endless.
 
     A position is the instant up to which rows have arrived.
     """
@@ -36,7 +36,7 @@ class NexmarkSource:
         if missing is not None:
             raise ConnectorError(
                 "HR-C003",
-                f"NEXMark's {self.stream} has no column {missing!r}",
+                f"the NEXMark stream {self.stream} has no column {missing!r}",
                 place=self.stream,
                 hint=f"columns: {', '.join(known)}",
             )

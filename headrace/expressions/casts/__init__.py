@@ -1,7 +1,8 @@
 """CAST, and the coercions that typing inserts: a table from (family, family) to a kernel.
 
-All casts are Spark's `try_cast`: what cannot be represented is NULL, never an error and never a wrapped
-number. Floats become integers by dropping the fraction, decimals round half up, NaN is no integer.
+All casts are Spark's `try_cast`: a value that cannot be represented is NULL, never an error and never a
+wrapped number. Floats become integers by truncation, decimals round half up, and NaN cannot become an
+integer.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ NOTHING: Final = Kernel("null", lambda of, value: None, numeric.unsafe)
 
 
 def in_canonical_type(bound: Bound) -> Bound:
-    """The same values in the type that they are computed in."""
+    """The same values in their canonical type."""
     of = canonical(bound.type)
     return bound if of == bound.type else call(CANONICAL, (bound,), of)
 
 
 def _kernel(source: pa.DataType, to: pa.DataType) -> Kernel | None:
+    """The kernel for a cast; None if there is none."""
     if pa.types.is_null(source):
         return NOTHING
     single = CASTS.get(("float32", family(to))) if source == pa.float32() else None
@@ -41,7 +43,7 @@ def _kernel(source: pa.DataType, to: pa.DataType) -> Kernel | None:
 
 
 def cast(bound: Bound, to: pa.DataType) -> Bound:
-    """`bound` as a `to`; the identity where it is one already."""
+    """`bound` cast to `to`; unchanged if it already has that type."""
     if bound.type == to:
         return bound
     source = in_canonical_type(bound)
@@ -50,7 +52,9 @@ def cast(bound: Bound, to: pa.DataType) -> Bound:
     kernel = _kernel(source.type, to)
     if kernel is None:
         raise ExpressionError(
-            "HR-E005", f"cannot cast {sql_name(bound.type)} to {sql_name(to)}", hint="cast in two steps"
+            "HR-E005",
+            f"cannot cast {sql_name(bound.type)} to {sql_name(to)}",
+            hint="cast in two steps, for example through STRING",
         )
     return call(kernel, (source,), to)
 

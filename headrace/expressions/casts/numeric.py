@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from headrace.expressions import arrow
 from headrace.expressions.bound import Call, Datum, Kernel, Vector
+from headrace.expressions.literals import as_float, as_scaled, in_range
 from headrace.expressions.types import INTEGER_DIGITS, MAX_PRECISION
-from headrace.expressions.values import as_float, as_scaled, in_range
 
 EXACT_DIGITS: Final = 15
-"""Unscaled decimals of so few digits are exact in float64, so that one division rounds correctly."""
+"""Unscaled decimals of at most this many digits are exact in float64, so one division rounds correctly."""
 
 
 def _integer_to_float(of: pa.DataType, value: int) -> float:
@@ -33,6 +33,7 @@ def _float_to_decimal(of: pa.DataType, value: float) -> Decimal | None:
 
 
 def _float32_text(of: pa.DataType, value: float) -> Decimal | None:
+    """A float32 as a decimal of the digits that it shows, not of its exact binary value."""
     return as_scaled(of, Decimal(str(np.float32(value)))) if math.isfinite(value) else None
 
 
@@ -45,12 +46,12 @@ def _decimal_to_float(of: pa.DataType, value: Decimal) -> float:
 
 
 def unsafe(call: Call) -> Vector:
-    """One Arrow cast that can neither fail nor lose what the naive half keeps."""
+    """One Arrow cast that cannot fail, and whose results equal the naive half."""
     return arrow.cast_to(call.type)
 
 
 def guarded(fast: Callable[[Call], Vector]) -> Callable[[Call], Vector]:
-    """The fast lowering, and row by row for a batch that holds a value without an image."""
+    """The fast lowering; a batch with a value that does not fit goes row by row."""
 
     def lower(call: Call) -> Vector:
         quick, careful = fast(call), arrow.rowwise(call)
@@ -67,15 +68,20 @@ def guarded(fast: Callable[[Call], Vector]) -> Callable[[Call], Vector]:
 
 
 def _safe(call: Call) -> Vector:
+    """Arrow's checked cast."""
     return arrow.function("cast", pc.CastOptions.safe(call.type))
 
 
 def _truncating(call: Call) -> Vector:
+    """A checked cast that drops the fraction of decimals."""
     return arrow.function("cast", pc.CastOptions(call.type, allow_decimal_truncate=True))
 
 
 def _float_to_integer_vector(call: Call) -> Vector:
-    """Arrow truncates a batch that lies inside the type; the rest finds what does not, NaN included."""
+    """Arrow truncates a batch whose values all fit.
+
+    Otherwise values that do not fit, and NaN, become NULL.
+    """
     of, limit, fast = call.type, 2.0 ** (call.type.bit_width - 1), arrow.cast_to(call.type)
 
     def run(array: pa.Array) -> pa.Array:
@@ -90,7 +96,7 @@ def _float_to_integer_vector(call: Call) -> Vector:
 
 
 def _integer_to_decimal_vector(call: Call) -> Vector:
-    """Arrow wants room for the widest integer; where the target is narrower the second cast checks."""
+    """Arrow requires room for the widest integer; if the target is narrower, the second cast checks."""
     room = INTEGER_DIGITS[call.args[0].type] + call.type.scale
     if room > MAX_PRECISION:
         return arrow.rowwise(call)
@@ -100,6 +106,7 @@ def _integer_to_decimal_vector(call: Call) -> Vector:
 
 
 def _decimal_to_decimal_vector(call: Call) -> Vector:
+    """Reduces the scale by rounding half up, with one more digit for the carry."""
     source, of, narrow = call.args[0].type, call.type, _safe(call)
     if of.scale >= source.scale:
         return narrow
@@ -123,6 +130,7 @@ def _decimal_to_float_vector(call: Call) -> Vector:
 
 
 def _nonzero(call: Call) -> Vector:
+    """Whether decimals are not zero, which is their cast to boolean."""
     compare, zero = arrow.function("not_equal"), pa.scalar(Decimal(0), call.args[0].type)
     return lambda array: compare(array, zero)
 
@@ -134,6 +142,7 @@ def _boolean_to_decimal_vector(call: Call) -> Vector:
 
 
 def _of(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """A naive half that ignores the type."""
     return lambda of, value: convert(value)
 
 

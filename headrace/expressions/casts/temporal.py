@@ -1,8 +1,8 @@
 """Casts among dates, timestamps, numbers and strings.
 
 A timestamp as a number is seconds since the epoch, as in Spark. A timestamp without a zone is wall time in
-UTC; text without a zone is wall time in the zone of the target. Years run from 1 to 9999; what lies outside
-is NULL.
+UTC; text without a zone is wall time in the zone of the target. Years range from 1 to 9999; other values are
+NULL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.expressions import arrow
 from headrace.expressions.bound import Call, Kernel, Vector
 from headrace.expressions.casts.numeric import guarded, unsafe
 from headrace.expressions.casts.text import BLANKS, parsed
-from headrace.expressions.values import as_float, in_range
+from headrace.expressions.literals import as_float, in_range
 
 SECOND: Final = 1_000_000
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -44,7 +44,7 @@ def micros(value: dt.datetime) -> int:
 
 
 def from_micros(of: pa.DataType, value: int) -> dt.datetime | None:
-    """The timestamp, in the zone of `of`."""
+    """The timestamp in the zone of `of`; NULL if it is out of range."""
     if not FIRST <= value <= LAST:
         return None
     instant = EPOCH + value * MICRO
@@ -52,10 +52,12 @@ def from_micros(of: pa.DataType, value: int) -> dt.datetime | None:
 
 
 def _local(value: dt.datetime) -> dt.datetime:
+    """The wall-clock time, without the zone."""
     return value.replace(tzinfo=None)
 
 
 def _in_zone(of: pa.DataType, wall: dt.datetime) -> dt.datetime:
+    """A wall-clock time in the zone of `of`, if it has one."""
     return wall.replace(tzinfo=ZoneInfo(of.tz)) if of.tz else wall
 
 
@@ -69,6 +71,7 @@ def _float_to_timestamp(of: pa.DataType, value: float) -> dt.datetime | None:
 
 
 def _offset(text: str) -> dt.timezone:
+    """The UTC offset in a text such as `Z`, `UTC` or `+02:00`."""
     if text in ("Z", "UTC"):
         return dt.UTC
     hours, _, minutes = text[1:].partition(":")
@@ -77,6 +80,7 @@ def _offset(text: str) -> dt.timezone:
 
 
 def _read_timestamp(of: pa.DataType, text: str) -> dt.datetime | None:
+    """Parse a timestamp; NULL if the text is not one."""
     found = TIME_TEXT.fullmatch(text.strip(BLANKS))
     if found is None:
         return None
@@ -91,6 +95,7 @@ def _read_timestamp(of: pa.DataType, text: str) -> dt.datetime | None:
 
 
 def _read_date(of: pa.DataType, text: str) -> dt.date | None:
+    """Parse a date; NULL if the text is not one."""
     found = DATE_TEXT.fullmatch(text.strip(BLANKS))
     if found is None:
         return None
@@ -102,7 +107,7 @@ def _read_date(of: pa.DataType, text: str) -> dt.date | None:
 
 
 def timestamp_text(value: dt.datetime) -> str:
-    """`2020-01-31 12:00:00.5`: the fraction without trailing zeros, and no fraction of zero."""
+    """`2020-01-31 12:00:00.5`: without trailing zeros in the fraction."""
     text = _local(value).isoformat(" ")
     return text.rstrip("0") if "." in text else text
 
@@ -113,6 +118,7 @@ def local(source: pa.DataType) -> Vector:
 
 
 def _text_vector(call: Call) -> Vector:
+    """Timestamps as text, without trailing zeros in the fraction."""
     wall, write = local(call.args[0].type), arrow.cast_to(pa.string())
     ending = pc.ReplaceSubstringOptions(r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
     trim = arrow.function("replace_substring_regex", ending)
@@ -120,22 +126,24 @@ def _text_vector(call: Call) -> Vector:
 
 
 def _date_vector(call: Call) -> Vector:
+    """The date on the wall clock."""
     wall, convert = local(call.args[0].type), unsafe(call)
     return lambda array: convert(wall(array))
 
 
 def _midnight_vector(call: Call) -> Vector:
+    """The midnight of a date; zones other than UTC go row by row."""
     return unsafe(call) if call.type.tz in (None, "UTC") else arrow.rowwise(call)
 
 
 def _same_ticks(call: Call) -> Vector:
-    """The count of microseconds stays; Arrow's own cast from a zone to none would take the wall clock."""
+    """Keep the microseconds; Arrow's cast from a zone to none would use the wall clock."""
     ticks, stamp = arrow.cast_to(pa.int64()), arrow.cast_to(call.type)
     return lambda array: stamp(ticks(array))
 
 
 def _seconds_vector(call: Call) -> Vector:
-    """Seconds that a narrow integer cannot hold send the batch down the careful path."""
+    """Whole seconds; a batch with values that do not fit the integer type goes row by row."""
     ticks, convert = arrow.cast_to(pa.int64()), arrow.function("cast", pc.CastOptions.safe(call.type))
 
     def run(array: pa.Array) -> pa.Array:
@@ -159,6 +167,7 @@ def from_ticks(of: pa.DataType, scale: int) -> Vector:
 
 
 def _fraction_vector(call: Call) -> Vector:
+    """Seconds with a fraction."""
     ticks, divide, convert = arrow.cast_to(pa.int64()), arrow.function("divide"), unsafe(call)
     to_double, million = arrow.cast_to(pa.float64()), pa.scalar(float(SECOND))
     return lambda array: convert(divide(to_double(ticks(array)), million))

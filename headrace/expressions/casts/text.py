@@ -1,8 +1,9 @@
 """Casts to and from strings.
 
-Numbers are written as Spark writes them (`1.0`, `1.0E10`, decimals plain), and read from plain ASCII
-notation with blanks around it. Reading is guarded: Arrow parses a batch in which every text has the common
-form, the rest goes row by row, because Arrow would also read `0x1F` and Python would also read `1_000`.
+Numbers are written as Spark writes them (`1.0`, `1.0E10`, decimals plain), and parsed from plain ASCII
+notation with optional whitespace around it. Parsing is guarded: Arrow parses a batch in which every text has
+the common form; other batches go row by row, because Arrow would also accept `0x1F` and Python would also
+accept `1_000`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from headrace.expressions import arrow
 from headrace.expressions.bound import Call, Datum, Kernel, Vector
 from headrace.expressions.casts.numeric import guarded, unsafe
-from headrace.expressions.values import as_float, as_scaled, in_range
+from headrace.expressions.literals import as_float, as_scaled, in_range
 
 BLANKS: Final = " \t\n\r\f\v"
 WORDS: Final = {
@@ -53,7 +54,7 @@ def _to_decimal(of: pa.DataType, text: str) -> Decimal | None:
 
 
 def java_text(value: float, shortest: str) -> str:
-    """A float as Java writes it, from the shortest digits that read back as the same value."""
+    """A float as Java writes it, from the shortest digits that parse back to the same value."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -68,7 +69,7 @@ def java_text(value: float, shortest: str) -> str:
 
 
 def parsed(form: str, through: pa.DataType = None) -> Callable[[Call], Vector]:
-    """Arrow's parser for batches in which every text has the form."""
+    """Arrow's parser for batches in which every text has the form; other batches go row by row."""
 
     def lower(call: Call) -> Vector:
         has_form = arrow.function("match_substring_regex", pc.MatchSubstringOptions(form))

@@ -6,11 +6,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.expressions.functions import choice, numeric, parts, registry, rounding, temporal, text
-from headrace.expressions.functions.registry import ArrayFunction
+from headrace.expressions.choice import case, coalesce, nullif
+from headrace.expressions.functions import numeric, parts, temporal, text
+from headrace.expressions.functions.rule import ArrayFunction, Rewrite, register_in
 from headrace.expressions.scope import Rule
 
-FAMILIES: Final = (numeric, rounding, choice, text, parts, temporal)
+CHOICES: Final[tuple[Rule, ...]] = (
+    Rewrite("if", lambda condition, value, other: case([(condition, value)], other), 3, 3),
+    Rewrite("nullif", nullif, 2, 2),
+    Rewrite("coalesce", coalesce, 1, None),
+    Rewrite("ifnull", coalesce, 2, 2),
+)
+FAMILIES: Final = (numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, temporal.ROWS)
 ALIASES: Final = {
     "pow": "power",
     "ceiling": "ceil",
@@ -25,7 +32,7 @@ ALIASES: Final = {
     "nvl": "ifnull",
     "dayofmonth": "day",
 }
-FUNCTIONS: Final[dict[str, Rule]] = {rule.name: rule for family in FAMILIES for rule in family.ROWS}
+FUNCTIONS: Final[dict[str, Rule]] = {rule.name: rule for family in FAMILIES for rule in family}
 FUNCTIONS.update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 
 
@@ -33,4 +40,4 @@ def register(
     name: str, function: ArrayFunction, returns: str | pa.DataType, *, replace: bool = False
 ) -> None:
     """Make a Python function over Arrow arrays callable by `name` in every expression of this process."""
-    registry.register(name, function, returns, into=FUNCTIONS, replace=replace)
+    register_in(name, function, returns, into=FUNCTIONS, replace=replace)

@@ -1,36 +1,147 @@
 """Functions of numbers.
 
-Logarithms of what is not positive are NULL, as in Spark; `sqrt(-1)` is NaN. `floor` and `ceil` give integers.
-`greatest` and `least` pass over NULLs, and NaN is the greatest number.
+Logarithms of numbers that are not positive are NULL, as in Spark; `sqrt(-1)` is NaN. `floor` and `ceil`
+return integers. `greatest` and `least` ignore NULLs, and NaN is the greatest number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import ExpressionError
 from headrace.expressions import arrow
 from headrace.expressions.arithmetic import FIT, arithmetic
-from headrace.expressions.bound import Bound, Call, Datum, Kernel, Vector, call
+from headrace.expressions.bound import Bound, Call, Constant, Datum, Kernel, Vector, call
 from headrace.expressions.casts import cast
 from headrace.expressions.casts.numeric import guarded
 from headrace.expressions.comparison import rank
-from headrace.expressions.functions.rule import REAL, FunctionRule, Rewrite, any_number, in_common, takes
+from headrace.expressions.functions.rule import (
+    REAL,
+    WHOLE,
+    FunctionRule,
+    Rewrite,
+    any_number,
+    in_common,
+    takes,
+)
+from headrace.expressions.literals import WIDE, as_float, as_scaled, in_range
 from headrace.expressions.scope import Rule
 from headrace.expressions.types import MAX_PRECISION, family
-from headrace.expressions.values import as_scaled
+
+# `round(number, digits)`: half away from zero, floats by their decimal digits (2.675 → 2.68).
+#
+# Spark rounds floats through BigDecimal. Here a float is scaled and rounded in NumPy, and only values so
+# close to a tie that the scaling could decide it go through decimal digits one by one.
+
+
+SAFE_SCALED: Final = 2.0**31
+"""Below this, the error of a scaled value is less than `NEAR`."""
+NEAR: Final = 1e-6
+FAST_DIGITS: Final = range(16)
+
+
+def _half_up(value: Decimal, digits: int) -> Decimal:
+    """Round half away from zero to a number of digits."""
+    exponent = value.as_tuple().exponent
+    if isinstance(exponent, int) and exponent >= -digits:
+        return value
+    if value.adjusted() < -digits - 1:
+        return Decimal(0)
+    return value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, WIDE)
+
+
+def _naive_float(of: pa.DataType, value: float, digits: int) -> float:
+    """Round the shortest decimal digits of a float, as Spark does."""
+    if not math.isfinite(value):
+        return value
+    shown = str(np.float32(value)) if of == pa.float32() else repr(value)
+    return as_float(of, float(_half_up(Decimal(shown), digits)) + 0.0)
+
+
+def _naive_integer(of: pa.DataType, value: int, digits: int) -> int | None:
+    return in_range(of, int(_half_up(Decimal(value), digits)))
+
+
+def _float_vector(call: Call) -> Vector:
+    """Rounds doubles in NumPy; values close to a tie go through decimal digits."""
+    digits = _constant(call.args[1])
+    if call.type != pa.float64() or digits not in FAST_DIGITS:
+        return arrow.rowwise(call)
+    scale = 10.0**digits
+
+    def run(array: pa.Array, _: Any) -> pa.Array:
+        given, valid = arrow.values(array), arrow.validity(array)
+        with np.errstate(all="ignore"):
+            scaled = np.abs(given) * scale
+            found = np.copysign(np.floor(scaled + 0.5) / scale, given) + 0.0
+            doubtful = ~(scaled < SAFE_SCALED) | (np.abs(scaled - np.floor(scaled) - 0.5) < NEAR)
+        for at in np.flatnonzero(doubtful & valid):
+            found[at] = _naive_float(call.type, float(given[at]), digits)
+        return arrow.from_numpy(call.type, found, valid)
+
+    return run
+
+
+def _integer_vector(call: Call) -> Vector:
+    """Integers change only if digits before the point are rounded."""
+    digits = _constant(call.args[1])
+    if digits >= 0:
+        return lambda array, _: array
+    run = arrow.function("round", pc.RoundOptions(digits, "half_towards_infinity"))
+    return lambda array, _: run(array)
+
+
+def _constant(bound: Bound) -> int:
+    """The value of a constant argument."""
+    if isinstance(bound, Constant):
+        return int(bound.value or 0)
+    raise ExpressionError(
+        "HR-E011", "the number of digits of round must be a constant", hint="write a number"
+    )
+
+
+def _decimal(number: Bound, digits: int) -> Bound:
+    """A decimal with the requested number of digits after the point, and one more before it."""
+    of = number.type
+    scale = max(0, min(of.scale, digits))
+    precision = max(of.precision - of.scale + 1 + scale, 1 - digits)
+    to = pa.decimal128(min(MAX_PRECISION, precision), scale)
+    if digits >= 0:
+        return cast(number, to)
+    return call(DECIMAL, (number, Constant(digits, pa.int64())), to)
+
+
+FLOAT: Final = Kernel("round", _naive_float, _float_vector)
+INTEGER: Final = Kernel("round", _naive_integer, guarded(_integer_vector))
+DECIMAL: Final = Kernel("round", lambda of, value, digits: _half_up(value, digits).quantize(Decimal(1)))
+
+
+def _direct(kernel: Kernel) -> Callable[[Bound, int], Bound]:
+    """Round in the type of the number."""
+    return lambda number, digits: call(kernel, (number, Constant(digits, pa.int64())), number.type)
+
+
+ROUNDINGS: Final = {"float": _direct(FLOAT), "integer": _direct(INTEGER), "decimal": _decimal}
+
+
+def _round(number: Bound, digits: Bound | None = None) -> Bound:
+    number = any_number("round", number)
+    places = 0 if digits is None else _constant(WHOLE("round", digits))
+    return ROUNDINGS[family(number.type)](number, places)
+
 
 DOUBLE: Final = takes(REAL, gives=pa.float64())
 
 
 def _total(operation: Callable[[float], float]) -> Callable[..., float]:
-    """Python's function with C's answers where Python raises: infinity and NaN."""
+    """Python's function with C's results where Python raises: infinity and NaN."""
 
     def naive(of: pa.DataType, value: float) -> float:
         try:
@@ -44,7 +155,7 @@ def _total(operation: Callable[[float], float]) -> Callable[..., float]:
 
 
 def _power(of: pa.DataType, base: float, exponent: float) -> float:
-    """C's pow; Python raises where the answer is infinite or NaN."""
+    """C's pow; Python raises where the result is infinite or NaN."""
     odd = exponent % 2 == 1
     try:
         return math.pow(base, exponent)
@@ -55,15 +166,17 @@ def _power(of: pa.DataType, base: float, exponent: float) -> float:
 
 
 def _magnitude(value: Any) -> Any:
-    """Python's own abs would round decimals to 28 digits."""
+    """Exact absolute value; Python's abs would round decimals to 28 digits."""
     return value.copy_abs() if isinstance(value, Decimal) else abs(value)
 
 
 def _sign(of: pa.DataType, value: float) -> float:
+    """-1, 0 or 1 as a double; zeros and NaN are unchanged."""
     return math.copysign(1.0, value) if value and not math.isnan(value) else value
 
 
 def _logarithm(name: str, operation: Callable[[float], float]) -> FunctionRule:
+    """A logarithm that is NULL for numbers that are not positive."""
     run, at_most, zero = arrow.function(name), arrow.function("less_equal"), pa.scalar(0.0)
 
     def vector(array: Datum) -> Datum:
@@ -76,6 +189,8 @@ def _logarithm(name: str, operation: Callable[[float], float]) -> FunctionRule:
 
 
 def _whole_decimal(name: str) -> Callable[[Call], Vector]:
+    """Rounds a decimal with one more digit, because `ceil(9.9)` needs it."""
+
     def lower(call: Call) -> Vector:
         source = call.args[0].type
         if source.precision == MAX_PRECISION:
@@ -88,7 +203,7 @@ def _whole_decimal(name: str) -> Callable[[Call], Vector]:
 
 
 def _towards(name: str, step: Callable[[Any], int]) -> Rewrite:
-    """`floor` or `ceil`: integers stay, floats become int64, decimals lose their fraction."""
+    """`floor` or `ceil`: integers are unchanged, floats become int64, decimals lose their fraction."""
 
     def float_step(of: pa.DataType, value: float) -> float:
         return float(step(value)) if math.isfinite(value) else value
@@ -107,6 +222,8 @@ def _towards(name: str, step: Callable[[Any], int]) -> Rewrite:
 
 
 def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRule:
+    """`greatest` or `least`; batches with NaN go row by row."""
+
     def naive(of: pa.DataType, *values: Any) -> Any:
         present = [value for value in values if value is not None]
         return pick(present, key=rank) if present else None
@@ -116,7 +233,7 @@ def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRu
         careful = arrow.rowwise(call)
         if family(call.type) == "boolean":
             return careful
-        if family(call.type) == "timestamp":  # of zoned ones Arrow makes types that it then does not know
+        if family(call.type) == "timestamp":  # for zoned ones Arrow returns a type it cannot handle
             ticks, stamp = arrow.cast_to(pa.int64()), arrow.cast_to(call.type)
             return lambda *args: stamp(plain(*map(ticks, args)))
         if family(call.type) != "float":
@@ -127,13 +244,14 @@ def _extreme(name: str, pick: Callable[..., Any], arrow_name: str) -> FunctionRu
 
 
 def _has_nan(datum: Datum) -> bool:
-    """Arrow's extremes take NaN for missing."""
+    """Whether there is a NaN, which Arrow's min and max treat as missing."""
     if isinstance(datum, pa.Scalar):
         return datum.is_valid and math.isnan(datum.as_py())
     return bool(np.isnan(arrow.values(datum)).any())
 
 
 ROWS: Final[tuple[Rule, ...]] = (
+    Rewrite("round", _round, 1, 2),
     FunctionRule(
         "abs",
         takes(any_number),

@@ -1,7 +1,7 @@
-"""Functions that take strings apart: `split_part`, `regexp_extract` and `regexp_count`.
+"""Functions that split strings: `split_part`, `regexp_extract` and `regexp_count`.
 
-Regular expressions are RE2's, as in Arrow: the time they take grows with the text and no faster, whatever the
-pattern. A pattern that is data goes row by row.
+Regular expressions are RE2's, as in Arrow: their time is linear in the text for every pattern. A pattern that
+is not constant goes row by row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.expressions.scope import Rule
 
 
 def _split_part(of: pa.DataType, text: str, delimiter: str, number: int) -> str | None:
-    """Part `number` from 1, from the end if negative, empty beyond the last; there is no part 0."""
+    """Part `number`, from 1, or from the end if negative; empty if out of range, NULL for part 0."""
     if number == 0:
         return None
     parts = text.split(delimiter) if delimiter else [text]
@@ -33,6 +33,7 @@ def _split_part(of: pa.DataType, text: str, delimiter: str, number: int) -> str 
 
 
 def _splitting(delimiter: str, number: int) -> Vector | None:
+    """`split_part` with a constant delimiter and number; None if these need the naive half."""
     if not delimiter or number == 0:
         return None
     split, take = arrow.function("split_pattern", pc.SplitPatternOptions(delimiter)), arrow.function("take")
@@ -51,12 +52,12 @@ def _splitting(delimiter: str, number: int) -> Vector | None:
 
 
 class NotRegular(Exception):
-    """A pattern that RE2 does not take; says why."""
+    """A pattern that RE2 does not accept, with the reason."""
 
 
 @lru_cache(maxsize=1024)
 def _groups(pattern: str) -> int:
-    """How many groups a pattern has; raises `NotRegular` if it is none."""
+    """The number of groups of a pattern; raises `NotRegular` if it is not valid."""
     try:
         MATCH((EMPTY,), pc.MatchSubstringOptions(pattern))
     except pa.ArrowInvalid as error:
@@ -65,7 +66,7 @@ def _groups(pattern: str) -> int:
 
 
 def _openings(pattern: str) -> Iterator[tuple[int, int]]:
-    """Where each group that captures begins: its bracket, and the text in it."""
+    """Where each capturing group begins: its parenthesis, and the text in it."""
     at, in_class = 0, False
     while at < len(pattern):
         if pattern.startswith(r"\Q", at):
@@ -80,7 +81,7 @@ def _openings(pattern: str) -> Iterator[tuple[int, int]]:
         elif pattern[at] == "[":
             in_class = True
             at += 1 + pattern.startswith("^", at + 1)
-            # A bracket that comes first in a class stands for itself.
+            # A bracket that comes first in a class is an ordinary character.
             at += pattern.startswith("]", at)
         elif pattern[at] == "(":
             named = NAMED.match(pattern, at)
@@ -93,7 +94,7 @@ def _openings(pattern: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=1024)
 def _only(pattern: str, group: int) -> str:
-    """The pattern with no group that captures but one, which is called `g`; 0 is the whole."""
+    """The pattern with only one capturing group, named `g`; 0 is the whole pattern."""
     parts, done = [], 0
     for number, (begin, end) in enumerate(_openings(pattern), 1):
         parts += [pattern[done:begin], "(?P<g>" if number == group else "(?:"]
@@ -103,7 +104,7 @@ def _only(pattern: str, group: int) -> str:
 
 
 def _extracting(pattern: str, group: int = 1) -> Vector | None:
-    """The group of the first match, empty where nothing matches; NULL for a group that does not exist."""
+    """The group of the first match, empty if nothing matches; NULL for a group that does not exist."""
     try:
         known = 0 <= group <= _groups(pattern)
     except NotRegular:
@@ -120,9 +121,9 @@ def _extracting(pattern: str, group: int = 1) -> Vector | None:
 
 
 def _counting(pattern: str) -> Vector | None:
-    """How many matches there are: each is marked, and the marks are counted.
+    """The number of matches: each match is replaced by a mark, and the marks are counted.
 
-    Arrow's own count takes the text behind a match for a text of its own, in which `^` matches again.
+    Arrow's count treats the text after a match as a new text, in which `^` matches again.
     """
     try:
         _groups(pattern)
@@ -135,7 +136,7 @@ def _counting(pattern: str) -> Vector | None:
 
 
 def _naive(prepare: Callable[..., Vector | None]) -> Callable[..., Any]:
-    """One row by itself. RE2 does it here too: patterns may be data, and Python's matching takes for ever."""
+    """One row. Uses RE2 too: patterns may be data, and Python's matching can take exponential time."""
 
     def one(of: pa.DataType, text: str, *rest: Any) -> Any:
         run = prepare(*rest)
@@ -153,12 +154,12 @@ EXTRACT_TYPES: Final = takes(TEXT, TEXT, WHOLE, gives=pa.string())
 COUNT: Final = Kernel("regexp_count", _naive(_counting), constants(_counting))
 COUNT_TYPES: Final = takes(TEXT, TEXT, gives=pa.int32())
 HINT: Final = (
-    "RE2's syntax: without lookaround, backreferences and possessive repetition (docs/cql/expressions.md)"
+    "use RE2's syntax: no lookaround, backreferences or possessive repetition (docs/cql/expressions.md)"
 )
 
 
 def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
-    """A call whose pattern is looked at before the first row."""
+    """A call whose constant pattern is checked before the first row."""
 
     def rewrite(*args: Bound) -> Bound:
         pattern = args[1]
@@ -166,7 +167,7 @@ def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
             try:
                 _groups(pattern.value)
             except NotRegular as error:
-                message = f"{pattern.value!r} is not a regular expression here: {error}"
+                message = f"{pattern.value!r} is not a valid regular expression: {error}"
                 raise ExpressionError("HR-E012", message, hint=HINT) from None
         return call(kernel, *typing(kernel.name, args))
 

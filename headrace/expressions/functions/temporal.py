@@ -1,4 +1,4 @@
-"""Functions of time. Fields are those of the wall clock in the timestamp's own zone, if any."""
+"""Functions of time. Fields are those of the wall clock in the timestamp's own zone, if it has one."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ PIECE: Final = re.compile(r"([A-Za-z])\1*|'((?:[^']|'')*)'|[^A-Za-z']+")
 
 
 def _unit(name: str) -> str | None:
+    """The normal name of a unit; None if the unit is unknown."""
     lowered = name.lower()
     found = SPELLINGS.get(lowered, lowered)
     return found if found in UNITS else None
@@ -74,6 +75,7 @@ def _truncated(of: pa.DataType, unit: str, value: dt.datetime) -> dt.datetime | 
 
 
 def _floor(call: Call) -> Vector:
+    """Arrow's floor_temporal for a constant unit; an unknown unit gives NULL."""
     unit = call.args[0]
     if not isinstance(unit, Constant):
         return arrow.rowwise(call)
@@ -86,6 +88,8 @@ def _floor(call: Call) -> Vector:
 
 
 def _field(name: str) -> FunctionRule:
+    """A function that extracts a field such as `year`."""
+
     def lower(call: Call) -> Vector:
         extract, narrow = arrow.function(name), arrow.cast_to(pa.int32())
         return lambda times: narrow(extract(times))
@@ -101,7 +105,9 @@ def pieces(pattern: str) -> list[tuple[str, str]]:
         quoted, text = piece[2], piece[0]
         letters = text[0].isalpha()
         if letters and text not in LETTERS:
-            raise ExpressionError("HR-E012", f"no date pattern {text!r}", hint=f"known: {' '.join(LETTERS)}")
+            raise ExpressionError(
+                "HR-E012", f"the date pattern {text!r} is not supported", hint=f"letters: {' '.join(LETTERS)}"
+            )
         plain = text if quoted is None else quoted.replace("''", "'") or "'"
         found.append((text, "") if letters else ("", plain))
     return found
@@ -115,6 +121,7 @@ def _formatted(of: pa.DataType, value: dt.datetime, pattern: str) -> str | None:
 
 
 def _format(call: Call) -> Vector:
+    """Format with Arrow's strftime for a constant pattern, else row by row."""
     pattern = call.args[1]
     if not isinstance(pattern, Constant):
         return arrow.rowwise(call)
@@ -132,6 +139,7 @@ def _format(call: Call) -> Vector:
 
 
 def _date_format(time: Bound, pattern: Bound) -> Bound:
+    """Bind `date_format`; a constant pattern is checked now."""
     if isinstance(pattern, Constant) and isinstance(pattern.value, str):
         pieces(pattern.value)
     args, of = takes(any_time, TEXT, gives=pa.string())("date_format", (time, pattern))
@@ -150,6 +158,8 @@ TRUNCATE: Final = Kernel("date_trunc", _truncated, _floor)
 
 
 def _since_epoch(name: str, scale: int) -> FunctionRule:
+    """A function that counts units of `scale` microseconds since the epoch."""
+
     def lower(call: Call) -> Vector:
         ticks, divide = arrow.cast_to(pa.int64()), _floor_divide(scale)
         return lambda times: divide(ticks(times))
@@ -165,6 +175,8 @@ def _floor_divide(scale: int) -> Vector:
 
 
 def _from_epoch(name: str, scale: int) -> FunctionRule:
+    """A function from units of `scale` microseconds since the epoch to a timestamp."""
+
     def naive(of: pa.DataType, value: Any) -> dt.datetime | None:
         return from_micros(of, value * scale)
 
@@ -177,7 +189,7 @@ def _shifted(of: pa.DataType, value: dt.datetime, ticks: int) -> dt.datetime | N
 
 
 def _shift(call: Call) -> Vector:
-    """By a constant that cannot lead out of int64; Arrow adds, and what leaves the calendar is NULL."""
+    """Shift by a constant that cannot overflow int64; results outside the calendar are NULL."""
     ticks = call.args[1]
     if not isinstance(ticks, Constant) or abs(ticks.value) > LAST - FIRST:
         return arrow.rowwise(call)

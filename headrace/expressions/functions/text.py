@@ -1,7 +1,7 @@
 """Functions of strings. Positions and lengths count characters, from 1.
 
-Arrow changes the case of ASCII only; batches with other letters go row by row, because case is not a matter
-of single characters (ß becomes SS). A pattern or width that is not constant goes row by row too.
+Arrow changes the case of ASCII only; batches with other letters go row by row, because case mapping is not
+per character (ß becomes SS). A pattern or width that is not constant goes row by row too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEST: Final = takes(TEXT, gives=pa.bool_())
 
 
 def constants(prepare: Callable[..., Vector | None]) -> Callable[[Call], Vector]:
-    """A lowering for arguments that are constant after the first; `prepare` may decline by giving None."""
+    """A lowering for calls whose arguments after the first are constant; `prepare` may decline with None."""
 
     def lower(call: Call) -> Vector:
         if not all(isinstance(each, Constant) for each in call.args[1:]):
@@ -44,11 +44,14 @@ def _row(
     most: int = 1,
     growth: Growth | None = None,
 ) -> Rule:
+    """A function of strings as an entry of the function table."""
     kernel = Kernel(name, lambda of, *values: naive(*values), lower, growth=growth)
     return FunctionRule(name, typing, kernel, least, most)
 
 
 def _ascii(name: str) -> Callable[[Call], Vector]:
+    """Arrow's function for ASCII batches, row by row for others."""
+
     def lower(call: Call) -> Vector:
         fast, careful = arrow.function(name), arrow.rowwise(call)
         return lambda texts: (fast if _is_ascii(texts) else careful)(texts)
@@ -57,7 +60,7 @@ def _ascii(name: str) -> Callable[[Call], Vector]:
 
 
 def _is_ascii(texts: pa.Array) -> bool:
-    """One look at the bytes, more than the batch's own where it is a slice."""
+    """Whether all bytes are ASCII; for a slice, more bytes than its own are checked."""
     data = texts.buffers()[2]
     return data is None or not data.size or int(np.frombuffer(data, np.uint8).max()) < 128
 
@@ -70,6 +73,7 @@ def _substring(text: str, position: int, length: int | None = None) -> str:
 
 
 def _slice(position: int, length: int | None = None) -> Vector | None:
+    """Arrow's slice for constant bounds; None for negative ones."""
     if position < 0 or (length is not None and length < 0):
         return None
     start = max(0, position - 1)
@@ -91,6 +95,7 @@ def _matching(name: str) -> Callable[[str], Vector]:
 
 
 def _trimming(name: str) -> Callable[..., Vector | None]:
+    """A trim with constant characters; None if they are empty."""
     return lambda characters=" ": arrow.function(name, pc.TrimOptions(characters)) if characters else None
 
 
@@ -99,6 +104,7 @@ def _stripped(side: Callable[[str, str], str]) -> Callable[..., str]:
 
 
 def _padding(text: str, width: int, pad: str) -> str:
+    """The characters that are missing up to `width`."""
     missing = max(0, width - len(text))
     return (pad * missing)[:missing] if pad else ""
 
@@ -112,7 +118,7 @@ def _rpad(text: str, width: int, pad: str = " ") -> str:
 
 
 def _padded(name: str) -> Callable[..., Vector | None]:
-    """Arrow pads with one character and does not cut."""
+    """Arrow pads with one character and does not truncate."""
 
     def prepare(width: int, pad: str = " ") -> Vector | None:
         if len(pad) != 1 or width < 0:
@@ -132,15 +138,16 @@ def _length(call: Call) -> Vector:
     return arrow.function("utf8_length")
 
 
-# --- how long texts become
+# --- the length of results
 
 
 def _padded_size(text: str | None, width: int | None, pad: str | None = " ") -> int:
+    """The most bytes that a padded text can have."""
     return max(0, width or 0) * _widest(pad) + utf8_size(text) if pad else utf8_size(text)
 
 
 def _padded_sizes(texts: Any, widths: Any, pads: Any = None) -> Sizes:
-    """Empty where results are made, and looked at, row by row; and where nothing is put in."""
+    """Sizes per row; empty if results are computed and checked row by row, or if nothing is padded."""
     if isinstance(pads, pa.Array) or (pads is not None and not pads.as_py()):
         return NONE
     pad = _widest(" " if pads is None else pads.as_py())
@@ -154,13 +161,14 @@ def _widest(pad: str | None) -> int:
 
 
 def _replaced_size(text: str | None, search: str | None, replacement: str | None = "") -> int:
+    """The most bytes that a text can have after `replace`."""
     if not text or not search:
         return utf8_size(text)
     return utf8_size(text) + text.count(search) * utf8_size(replacement)
 
 
 def _replaced_sizes(texts: Any, searches: Any, replacements: Any = None) -> Sizes:
-    """Empty where results are made, and looked at, row by row."""
+    """Sizes per row; empty if results are computed and checked row by row."""
     search = searches.as_py() if isinstance(searches, pa.Scalar) else None
     if not isinstance(texts, pa.Array) or not search or isinstance(replacements, pa.Array):
         return NONE
@@ -172,6 +180,7 @@ def _replaced_sizes(texts: Any, searches: Any, replacements: Any = None) -> Size
 
 
 def _joined_sizes(*texts: Any) -> Sizes:
+    """Sizes of concatenated texts; empty if none can be too long."""
     if all(isinstance(each, pa.Array) for each in texts) and sum(each.nbytes for each in texts) <= LONGEST:
         return NONE
     return column(sum(lengths(each) for each in texts), *texts)

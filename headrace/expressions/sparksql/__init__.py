@@ -1,12 +1,12 @@
 """Expressions in Spark's SQL: the same value of the same type on every row, or no translation at all.
 
-Expressions are total here, and Spark raises (it is ANSI by default): overflow, division by zero and casts go
-by `try_…` functions or behind a guard. Times are wall time in UTC here and in the session's zone there: they
-are computed from microseconds. What the two do not do alike has no row in the tables: `upper` and regular
-expressions (Java's Unicode and Python's), `exp`, `ln` and `power` (the last digit), `sign` (of -0.0), floats
-and times as text, text as numbers, decimals whose result is rounded.
+Expressions are total here, while Spark raises errors (ANSI is its default): overflow, division by zero and
+casts use `try_…` functions or a guard. Times are wall time in UTC here and in the session time zone there, so
+they are computed from microseconds. Operations with different results are not in the tables: `upper` and
+regular expressions (Java's Unicode and Python's), `exp`, `ln` and `power` (the last digit), `sign` (of -0.0),
+floats and times as text, text as numbers, decimals whose result is rounded.
 
-Only text is made here; nothing of Spark is imported, and EXPLAIN can say what Spark will run.
+Only text is produced here; nothing of Spark is imported, so that EXPLAIN can show what Spark will run.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Final
 from headrace.expressions.bound import Bound, Constant, Input
 from headrace.expressions.expression import Expression
 from headrace.expressions.functions import FUNCTIONS
-from headrace.expressions.rewriting import is_built_in
 from headrace.expressions.scope import Scope
 from headrace.expressions.sparksql import functions, operators
 from headrace.expressions.sparksql.spelling import Translation, literal, quoted
+from headrace.expressions.substitution import is_built_in
 from headrace.schema import Schema
 
 ROWS: Final[dict[str, Translation]] = {**operators.ROWS, **functions.ROWS}
 """How each kernel is written, by its name."""
 
 LONGEST: Final = 20_000
-"""Guards name their operands twice; what grows beyond this many characters stays with the engine."""
+"""Guards repeat their operands; an expression longer than this many characters stays with the engine."""
 
 
 def spark_sql(expression: Expression, schema: Schema) -> str | None:
-    """The expression over columns of `schema` as Spark writes it; None if Spark has nothing that is equal."""
+    """The expression over columns of `schema` in Spark's SQL; None if Spark has no equivalent."""
     return written(expression.bind(Scope(schema, FUNCTIONS))) if is_built_in(expression) else None
 
 

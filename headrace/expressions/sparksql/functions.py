@@ -1,4 +1,4 @@
-"""Functions in Spark's SQL: those that both compute alike to the last bit."""
+"""Functions in Spark's SQL: only those whose results are identical to the last bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.expressions.bound import Call, Constant
 from headrace.expressions.casts.temporal import FIRST, LAST, SECOND
-from headrace.expressions.sparksql.casts import DAY, day, from_ticks, midnight
+from headrace.expressions.sparksql.operators import DAY, day, from_ticks, midnight
 from headrace.expressions.sparksql.spelling import (
     Translation,
     constants,
@@ -26,10 +26,11 @@ WIDEST: Final = 2**31 - 1
 """Positions and widths are ints in Spark."""
 
 WHOLE: Final = 2.0**52
-"""From here on every double is a whole number."""
+"""From here on every double is an integer."""
 
 
 def _abs(call: Call, operand: str) -> str:
+    """Absolute value; NULL for the smallest integer, whose negation overflows."""
     if family(call.type) != "integer":
         return f"abs({operand})"
     zero = literal(0, call.type)
@@ -37,7 +38,7 @@ def _abs(call: Call, operand: str) -> str:
 
 
 def _towards(name: str) -> Translation:
-    """Spark's floor and ceil give int64; what does not fit there is whole already."""
+    """Spark's floor and ceil give int64; larger values are integers already."""
 
     def write(call: Call, operand: str) -> str | None:
         if family(call.type) != "float":
@@ -50,7 +51,7 @@ def _towards(name: str) -> Translation:
 
 
 def _extreme(name: str) -> Translation:
-    """Of 0.0 and -0.0, which are equal, either may be taken: floats stay away."""
+    """Floats are not translated: 0.0 and -0.0 are equal, so either may be returned."""
 
     def write(call: Call, *operands: str) -> str | None:
         return None if family(call.type) == "float" else f"{name}({', '.join(operands)})"
@@ -63,7 +64,7 @@ def _called(name: str) -> Translation:
 
 
 def _with(name: str, fits: Callable[..., bool]) -> Translation:
-    """A call whose other arguments are known and such that both agree on them; whole numbers are ints."""
+    """A call whose other arguments are constants that both treat alike; integers are written as int."""
 
     def write(call: Call, text: str, *_: str) -> str | None:
         known = constants(call)
@@ -85,7 +86,7 @@ def _is_int(value: int) -> bool:
 
 
 def _trimmed(side: str) -> Translation:
-    """Blanks unless characters are named."""
+    """Trims spaces unless characters are given."""
 
     def write(call: Call, text: str, *_: str) -> str | None:
         characters = (constants(call) or [None])[0] if len(call.args) > 1 else " "
@@ -95,12 +96,12 @@ def _trimmed(side: str) -> Translation:
 
 
 def _field(name: str) -> Translation:
-    """A part of the date."""
+    """A field of the date."""
     return lambda call, time: f"{name}({day(time)})" if in_utc(call.args[0].type) else None
 
 
 def _clock(unit: int, around: int) -> Translation:
-    """A part of the time of day: `unit`s since the last full `around`."""
+    """A field of the time of day: `unit`s since the last full `around`."""
 
     def write(call: Call, time: str) -> str | None:
         if not in_utc(call.args[0].type):
@@ -136,6 +137,7 @@ CALENDAR: Final = {
 
 
 def _truncated(call: Call, _: str, time: str) -> str | None:
+    """date_trunc with a constant unit, in UTC."""
     unit = call.args[0]
     if not isinstance(unit, Constant) or not in_utc(call.type):
         return None
@@ -147,6 +149,7 @@ def _truncated(call: Call, _: str, time: str) -> str | None:
 
 
 def _shifted(call: Call, time: str, ticks: str) -> str | None:
+    """A time shifted by a constant."""
     by = call.args[1]
     if not isinstance(by, Constant) or abs(by.value) > LAST - FIRST:
         return None

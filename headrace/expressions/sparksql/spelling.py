@@ -1,4 +1,4 @@
-"""Names, types and constants as Spark's SQL spells them, whatever the session's settings are."""
+"""Names, types and constants in Spark's SQL, independent of the session's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.expressions.casts.temporal import micros
 from headrace.expressions.types import family, sql_name
 
 Translation = Callable[..., str | None]
-"""From a call and its arguments as text to the text of the call, or None where there is no equal one."""
+"""From a call and its arguments as text to the text of the call; None if Spark has no equivalent."""
 
 EPOCH: Final = dt.date(1970, 1, 1)
 WALL_EPOCH: Final = "timestamp_ntz'1970-01-01 00:00:00'"
@@ -22,28 +22,29 @@ PLAIN: Final = frozenset(map(chr, range(32, 127))) - set("'\\")
 
 
 def quoted(name: str) -> str:
-    """A column by its name."""
+    """A column name, quoted."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def type_name(of: pa.DataType) -> str:
-    """A type; a timestamp of any zone is an instant in Spark."""
+    """The Spark name of a type; a timestamp with any zone is an instant in Spark."""
     if family(of) != "timestamp":
         return sql_name(of)
     return "timestamp" if of.tz else "timestamp_ntz"
 
 
 def stamped(ticks: str, of: pa.DataType) -> str:
-    """The timestamp of so many microseconds, of the kind of `of`, in any time zone of the session."""
+    """The timestamp of this many microseconds, of the kind of `of`, in any session time zone."""
     return f"timestamp_micros({ticks})" if of.tz else f"timestampadd(MICROSECOND, {ticks}, {WALL_EPOCH})"
 
 
 def long(value: int) -> str:
+    """A bigint literal; a minus sign is not part of a literal."""
     return f"CAST('{value}' AS bigint)" if value < 0 else f"{value}L"
 
 
 def _string(value: str, of: pa.DataType) -> str:
-    """Backslashes mean one thing or another by a setting of the session: bytes do not."""
+    """A string as bytes: the meaning of backslashes depends on a session setting."""
     plain = PLAIN.issuperset(value)
     return f"'{value}'" if plain else f"CAST(X'{value.encode().hex()}' AS string)"
 
@@ -65,7 +66,7 @@ SPELLED: Final[dict[str, Callable[[Any, pa.DataType], str]]] = {
 
 
 def literal(value: Any, of: pa.DataType) -> str | None:
-    """A constant; Spark folds what stands around it."""
+    """A constant; Spark folds the casts around it."""
     spell = SPELLED.get(family(of))
     if spell is None:
         return None
@@ -73,12 +74,12 @@ def literal(value: Any, of: pa.DataType) -> str | None:
 
 
 def in_utc(of: pa.DataType) -> bool:
-    """Whether a time's wall clock is UTC's."""
+    """Whether the wall clock of a time is in UTC."""
     return family(of) == "timestamp" and of.tz in (None, "UTC")
 
 
 def constants(call: Call) -> list[Any] | None:
-    """The arguments after the first, if they are all known."""
+    """The arguments after the first, if they are all constants."""
     rest = call.args[1:]
     return [each.value for each in rest if isinstance(each, Constant)] if all(map(_known, rest)) else None
 
@@ -88,10 +89,10 @@ def _known(bound: Bound) -> bool:
 
 
 def floor_divided(number: str, by: int) -> str:
-    """Whole division towards minus infinity; Spark's goes towards zero."""
+    """Integer division rounded down; Spark's rounds towards zero."""
     return f"(({number} - pmod({number}, {by}L)) DIV {by}L)"
 
 
 def where(condition: str, value: str) -> str:
-    """The value, or NULL where the condition does not hold."""
+    """The value, or NULL where the condition is not true."""
     return f"CASE WHEN {condition} THEN {value} END"

@@ -1,13 +1,13 @@
-"""Conditions find their place around a join: on one side or on both, as key, as residual."""
+"""Moves the conditions of a join: to one side, to both, into the keys, or into the residual."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 from headrace.expressions import Column, Comparison, Expression
-from headrace.expressions.rewriting import conjunction, conjuncts, is_movable, respects_equality
+from headrace.expressions.substitution import conjunction, conjuncts, is_movable, respects_equality
 from headrace.expressions.types import family
-from headrace.plan.nodes import EQUALITIES, Equality, Join, Plan, Select, joined
+from headrace.plan.nodes.core import EQUALITIES, Equality, Join, Plan, Select, joined
 from headrace.plan.rewrite.selections import selected
 
 
@@ -22,7 +22,7 @@ class _Conditions:
 
 
 def selection_into(plan: Plan) -> Plan | None:
-    """σp(x ⋈ y) → σ(x) ⋈ σ(y), what says something of both sides becoming a key or residual."""
+    """σp(x ⋈ y) → σ(x) ⋈ σ(y), where a condition that reads both sides becomes a key or residual."""
     if not (isinstance(plan, Select) and isinstance(plan.input, Join)):
         return None
     parts = conjuncts(plan.predicate)
@@ -35,9 +35,9 @@ def selection_into(plan: Plan) -> Plan | None:
 
 
 def conditions_below(plan: Plan) -> Plan | None:
-    """σp(x) ⋈q y for x ⋈p∧q y: what a join says of one side is asked of that side, equal columns are keys.
+    """σp(x) ⋈q y for x ⋈p∧q y: a condition on one side moves to that side, equal columns become keys.
 
-    What is said of a key holds for the key of the other side too, and is asked there as well.
+    A condition on a key also holds for the key of the other side, and is checked there too.
     """
     if not isinstance(plan, Join) or plan.residual is None:
         return None
@@ -52,6 +52,7 @@ def conditions_below(plan: Plan) -> Plan | None:
 
 
 def _placed(plan: Join) -> _Conditions:
+    """Sort the conditions of the residual: for one side, for the keys, or for neither."""
     left, right = set(plan.left.schema.names), set(plan.right.schema.names)
     found = _Conditions()
     for each in conjuncts(plan.residual):
@@ -71,7 +72,7 @@ def _placed(plan: Join) -> _Conditions:
 
 
 def _key(condition: Expression, plan: Join, left: set[str]) -> Equality[str] | None:
-    """The columns, one of each side and of one type, that a condition says are equal."""
+    """The columns, one from each side and of one type, that a condition sets equal."""
     if not isinstance(condition, Comparison) or condition.op not in EQUALITIES:
         return None
     one, other = condition.left, condition.right
@@ -90,13 +91,13 @@ HASHED = frozenset({"boolean", "integer", "float", "string", "date", "timestamp"
 
 
 def _twins(plan: Join, pairs: list[Equality[str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """From a key to the key of the other side, where both have one type."""
+    """From each key to the key of the other side, if both have the same type."""
     left, right = plan.left.schema, plan.right.schema
     same = [(a, b) for a, b, _ in pairs if left.field(a).type == right.field(b).type]
     return dict(reversed(same)), {b: a for a, b in reversed(same)}
 
 
 def _across(conditions: list[Expression], twins: dict[str, str], plan: Plan) -> list[Expression]:
-    """The conditions that speak of keys alone, as conditions on the other side."""
+    """Conditions that read only keys, as conditions on the other side."""
     keys = [each for each in conditions if each.columns() and each.columns() <= twins.keys()]
     return [each.rename(twins) for each in keys if respects_equality(each, plan.schema)]

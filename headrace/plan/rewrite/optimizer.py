@@ -1,4 +1,4 @@
-"""The rules applied until none has anything to do; the same plan always ends as the same plan."""
+"""Applies the rules until none fires; the same plan always gives the same result."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.plan.nodes import Plan
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.trees import over
 from headrace.plan.rewrite.rule import Fired, Rule
 from headrace.plan.rewrite.table import RULES
-from headrace.plan.trees import over
 
 MOST_STEPS: Final = 10_000
-"""More steps than any plan needs: a rule that undoes another would otherwise never end."""
+"""More steps than any plan needs: a limit in case one rule undoes another."""
 
 
 @dataclass(frozen=True)
 class Optimized:
-    """A plan after rewriting, and the rules that made it so."""
+    """A plan after rewriting, and the rules that fired."""
 
     plan: Plan
     fired: tuple[Fired, ...]
 
 
 def optimize(plan: Plan, rules: Sequence[Rule] = RULES) -> Plan:
-    """A plan with the same answer, columns and order of columns, in which no rule has anything left to do."""
+    """A plan with the same result, columns and order of columns, on which no rule fires any more."""
     return optimized(plan, rules).plan
 
 
@@ -34,14 +34,14 @@ def trace(plan: Plan, rules: Sequence[Rule] = RULES) -> tuple[Fired, ...]:
 
 
 def optimized(plan: Plan, rules: Sequence[Rule] = RULES) -> Optimized:
-    """The plan after rewriting and how it came about."""
+    """The plan after rewriting, and the rules that fired."""
     run = _Run(tuple(rules))
     return Optimized(run.plan(plan), tuple(run.fired))
 
 
 @dataclass
 class _Run:
-    """One optimisation. `settled` holds the nodes in which no rule has anything to do, by identity."""
+    """One optimization. `settled` has the nodes on which no rule fires, by identity."""
 
     rules: tuple[Rule, ...]
     fired: list[Fired] = field(default_factory=list)
@@ -49,14 +49,14 @@ class _Run:
     known: dict[type[Plan], list[Rule]] = field(default_factory=dict)
 
     def plan(self, plan: Plan) -> Plan:
-        """Local rules first, then those that see the whole, until nothing changes."""
+        """Local rules first, then rules for whole plans, until nothing changes."""
         plan, whole = self.settle(plan), [rule for rule in self.rules if rule.whole]
         while (changed := self._first(whole, plan)) is not None:
             plan = self.settle(changed)
         return plan
 
     def settle(self, plan: Plan) -> Plan:
-        """The plan with no local rule left to fire in it, inputs first."""
+        """The plan after all local rules, inputs first."""
         if id(plan) in self.settled:
             return plan
         plan = over(plan, [self.settle(each) for each in plan.inputs])
@@ -67,12 +67,13 @@ class _Run:
         return plan
 
     def _local(self, of: type[Plan]) -> list[Rule]:
-        """The rules that a node of this type may be for."""
+        """The rules for nodes of this type."""
         if of not in self.known:
             self.known[of] = [rule for rule in self.rules if not rule.whole and issubclass(of, rule.on)]
         return self.known[of]
 
     def _first(self, rules: list[Rule], plan: Plan) -> Plan | None:
+        """Apply the first rule that changes the plan; None if no rule does."""
         if len(self.fired) >= MOST_STEPS:
             return None
         for rule in rules:

@@ -1,38 +1,38 @@
-"""The order of joins: left-deep, connected by keys as long as possible, what holds least first.
+"""Orders joins: left-deep, connected by keys where possible, the smallest window first.
 
-A pair lives no longer than the shorter-lived of its two rows, so beginning with the narrowest window keeps
-every intermediate result small. Without statistics that is what is known before the first row comes; equal
-windows stay in the order in which they were written, those with more conditions first.
+A pair lives no longer than the shorter-lived of its two rows, so starting with the narrowest window keeps
+every intermediate result small. Without statistics, nothing else is known before the first row. Equal windows
+stay in the order in which they were written, those with more conditions first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from headrace.expressions import Column, Expression
-from headrace.expressions.rewriting import conjunction, conjuncts
-from headrace.plan import nodes
-from headrace.plan.nodes import Equality, Join, Plan, Project, joined
-from headrace.plan.rewrite.join_tree import Tree, taken_apart
-from headrace.plan.trees import over
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.expressions.substitution import conjunction, conjuncts, is_movable, substitute
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.core import Equality, Join, Plan, Project, joined
+from headrace.plan.nodes.trees import over
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
 
 Extent = tuple[int, int]
-"""How much a relation holds: a rank of its kind, and ticks or rows within it."""
+"""How much a relation holds: the rank of its kind, and ticks or rows within that kind."""
 
 UNKNOWN: Final[Extent] = (3, 0)
 
 
 def order_joins(plan: Plan) -> Plan | None:
-    """Every tree of joins in a better order, if there is one; its columns come out as before."""
+    """Every tree of joins in a better order, if there is one, with the same columns as before."""
     found = _everywhere(plan)
     return None if found is plan else found
 
 
 def _everywhere(plan: Plan) -> Plan:
-    """The highest joins first, so that a tree is seen whole; then what its leaves contain."""
+    """The highest joins first, so that a tree is seen as a whole; then the plans in its leaves."""
     if isinstance(plan, (Join, Project)):
         tree = taken_apart(plan)
         if len(tree.leaves) > 2:
@@ -41,6 +41,7 @@ def _everywhere(plan: Plan) -> Plan:
 
 
 def _ordered(plan: Plan, tree: Tree) -> Plan:
+    """The tree in the chosen order, or as it is if that is good enough; either way with ordered leaves."""
     leaves = [_everywhere(leaf) for leaf in tree.leaves]
     order = _order(tree)
     if _is_good(tree, order):
@@ -59,17 +60,18 @@ def highest_tree(plan: Plan) -> Plan | None:
 
 
 def in_order(plan: Plan, order: list[int]) -> Plan:
-    """A tree of joins with its leaves joined in another order; its columns come out as before."""
+    """A tree of joins with its leaves in another order, with the same columns as before."""
     tree = taken_apart(plan)
     return _Building(tree, list(tree.leaves)).built(order, plan.schema.names)
 
 
 def _is_good(tree: Tree, order: list[int]) -> bool:
-    """A chain in this order; or a bushy tree, such as views make, in which keys connect everything."""
+    """A chain in this order; or a bushy tree, such as from views, in which all joins have keys."""
     return order == sorted(order) if tree.chained else not tree.crossed
 
 
 def _with_leaves(plan: Plan, leaves: dict[int, Plan]) -> Plan:
+    """The plan with its leaves replaced, by identity."""
     if id(plan) in leaves:
         return leaves[id(plan)]
     return over(plan, [_with_leaves(each, leaves) for each in plan.inputs])
@@ -79,7 +81,7 @@ def _with_leaves(plan: Plan, leaves: dict[int, Plan]) -> Plan:
 
 
 def _order(tree: Tree) -> list[int]:
-    """Begin with the leaf that holds least, go on with the least of those that a key connects."""
+    """Start with the leaf that holds least, continue with the least of those that a key connects."""
     ends = [(tree.leaf_of(a), tree.leaf_of(b)) for a, b, _ in tree.keys]
     cost = [(*extent(leaf), -_conditions(leaf), i) for i, leaf in enumerate(tree.leaves)]
     connected = {leaf for pair in ends for leaf in pair}
@@ -93,7 +95,7 @@ def _order(tree: Tree) -> list[int]:
 
 
 def extent(plan: Plan) -> Extent:
-    """How much a relation holds, as far as its windows say."""
+    """How much a relation holds, estimated from its windows."""
     if isinstance(plan, nodes.Window):
         return _window_extent(plan)
     if isinstance(plan, nodes.SlidingAggregate):
@@ -103,6 +105,7 @@ def extent(plan: Plan) -> Extent:
 
 
 def _window_extent(plan: nodes.Window) -> Extent:
+    """How much a window holds, as a rank: now, rows, time, unbounded."""
     match plan.spec:
         case Now():
             return (0, 1)
@@ -118,16 +121,17 @@ def _window_extent(plan: nodes.Window) -> Extent:
 
 
 def _conditions(plan: Plan) -> int:
+    """The number of conditions in the plan: more of them leave fewer rows."""
     own = len(conjuncts(plan.predicate)) if isinstance(plan, nodes.Select) else 0
     return own + sum(_conditions(each) for each in plan.inputs)
 
 
-# ------------------------------------------------------------------------------------------ building it anew
+# -------------------------------------------------------------------------------------- building the new tree
 
 
 @dataclass
 class _Building:
-    """A tree of joins put together in another order; keys that are computed become columns of their leaf."""
+    """A tree of joins built in another order; computed keys become columns of their leaf."""
 
     tree: Tree
     leaves: list[Plan]
@@ -149,7 +153,7 @@ class _Building:
         return Project(plan, columns)
 
     def _compute(self, keys: Iterable[Equality[Expression]]) -> None:
-        """Give each key that is no plain column a name in its leaf."""
+        """Add a column to its leaf for each key that is not a plain column."""
         taken = {name for leaf in self.tree.leaves for name in leaf.schema.names}
         known = {e: name for name, e in self.tree.columns.items() if name not in taken}
         for key in dict.fromkeys(each for pair in keys for each in (pair.left, pair.right)):
@@ -162,6 +166,7 @@ class _Building:
             self.leaves[leaf] = _with_column(self.leaves[leaf], name, key)
 
     def _column(self, expression: Expression) -> Expression:
+        """The expression, or the column that it was computed into."""
         name = self.computed.get(expression)
         return expression if name is None else Column(name)
 
@@ -171,7 +176,7 @@ class _Building:
         return found.name
 
     def _pairs(self, here: set[int], leaf: int) -> list[Equality[str]]:
-        """The keys between what is joined and the next leaf, the former first."""
+        """The keys between the joined leaves and the next one, the joined side first."""
         found = []
         for a, b, safe in self.tree.keys:
             for one, other in ((a, b), (b, a)):
@@ -183,3 +188,92 @@ class _Building:
 def _with_column(plan: Plan, name: str, made: Expression) -> Plan:
     own = tuple((each, Column(each)) for each in plan.schema.names)
     return Project(plan, (*own, (name, made)))
+
+
+# A tree of joins in parts: its leaves, the conditions, and each column of the result in terms of the leaves.
+#
+# Projections between joins are seen through if each of their columns depends on one leaf. Column names of all
+# leaves are distinct, so the columns of a condition show which leaves it reads.
+
+
+@dataclass(frozen=True)
+class Tree:
+    """`keys` are equalities, `conditions` the residuals, `columns` the result; all in terms of the leaves.
+
+    `chained`: the joins are left-deep. `crossed`: one of them has no key.
+    """
+
+    leaves: tuple[Plan, ...]
+    keys: tuple[Equality[Expression], ...]
+    conditions: tuple[Expression, ...]
+    columns: Mapping[str, Expression]
+    chained: bool = True
+    crossed: bool = False
+
+    @cached_property
+    def owner(self) -> dict[str, int]:
+        """The leaf of each column."""
+        return {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
+
+    def leaf_of(self, expression: Expression) -> int:
+        """The leaf that an expression over columns of one leaf reads."""
+        return self.owner[next(iter(expression.columns()))]
+
+
+def taken_apart(plan: Plan) -> Tree:
+    """The tree with the root `plan`; a single leaf if it is not a join."""
+    if isinstance(plan, Join):
+        return _join(plan)
+    found = _project(plan) if isinstance(plan, Project) else None
+    return found or _leaf(plan)
+
+
+def _leaf(plan: Plan) -> Tree:
+    return Tree((plan,), (), (), {name: Column(name) for name in plan.schema.names})
+
+
+def _join(plan: Join) -> Tree:
+    """The trees of both sides as one; a side whose column names clash stays a leaf."""
+    left, right = taken_apart(plan.left), taken_apart(plan.right)
+    if _names(left) & _names(right):
+        right = _leaf(plan.right)
+    if _names(left) & _names(right):
+        left = _leaf(plan.left)
+    keys = [Equality(left.columns[a], right.columns[b], safe) for a, b, safe in plan.equalities]
+    columns = {**left.columns, **right.columns}
+    return Tree(
+        left.leaves + right.leaves,
+        (*left.keys, *right.keys, *keys),
+        (*left.conditions, *right.conditions, *(substitute(c, columns) for c in conjuncts(plan.residual))),
+        columns,
+        left.chained and len(right.leaves) == 1,
+        left.crossed or right.crossed or not keys,
+    )
+
+
+def _names(tree: Tree) -> set[str]:
+    return set(tree.owner)
+
+
+def _project(plan: Project) -> Tree | None:
+    """The tree below, with columns in terms of its leaves; None if a column needs two leaves."""
+    if not _is_over_join(plan):
+        return None
+    below = taken_apart(plan.input)
+    if len(below.leaves) == 1:
+        return None
+    columns = {name: substitute(e, below.columns) for name, e in plan.columns}
+    if not all(is_movable(e) and _of_one(below, e) for e in columns.values()):
+        return None
+    return Tree(below.leaves, below.keys, below.conditions, columns, below.chained, below.crossed)
+
+
+def _is_over_join(plan: Plan) -> bool:
+    while isinstance(plan, Project):
+        plan = plan.input
+    return isinstance(plan, Join)
+
+
+def _of_one(tree: Tree, expression: Expression) -> bool:
+    """True if the expression reads one leaf only."""
+    return len({tree.owner[name] for name in expression.columns()}) == 1

@@ -1,22 +1,22 @@
-"""What a rewrite rule is: a name and a pure function from a plan to an equal one, or to None."""
+"""A rewrite rule: a name, and a pure function from a plan to an equivalent one, or to None."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.plan.nodes import Plan
-from headrace.plan.spans import Span
+from headrace.plan.nodes.core import Plan
+from headrace.plan.show import Span
 
 Rewrite = Callable[[Plan], Plan | None]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`apply` gives a plan with the same answer and the same columns, or None where there is nothing to do.
+    """`apply` returns a plan with the same result and the same columns, or None if the rule does not apply.
 
-    A rule looks at the top of the plan it is given, and is tried wherever a node is a kind of `on`. One that
-    is `whole` has to see what stands above, and is given whole plans only.
+    A rule looks at the top of the plan it is given, and is tried at all nodes of type `on`. A `whole`
+    rule also needs the nodes above, and is only given whole plans.
     """
 
     name: str
@@ -27,14 +27,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Fired:
-    """A rule that had something to do, and the parts of the plan before and after."""
+    """A rule that was applied, with the part of the plan before and after."""
 
     rule: str
     before: Plan
     after: Plan
 
     def what(self, span: Span = str) -> str:
-        """What it was done to, in a line; `span` writes durations."""
+        """The changed part in one line; `span` formats durations."""
         from headrace.plan.show import show_node
 
         return f"{self.rule}: {show_node(self.before, span)}"

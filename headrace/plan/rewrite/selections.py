@@ -1,9 +1,9 @@
-"""Selections go down: rows that nobody wants should leave before they are windowed, joined, ordered or held.
+"""Selections move down: unwanted rows are dropped before they are windowed, joined, sorted or held.
 
-A condition moves only if computing it elsewhere cannot be noticed (`is_movable`); where rows that are equal
-as keys are taken together it must also give the same for all of them (`respects_equality`). Running before
-the input manager follows: `headrace.plan.ordering` puts rows in order only above the selections and
-projections it finds over a source.
+A condition moves only if the move cannot be observed (`is_movable`); where rows with
+equal keys are grouped it must also be the same for all of them (`respects_equality`). So selections run
+before rows are sorted: `headrace.plan.analysis.ordering` sorts only above the selections and projections over
+a source.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.expressions import Column, Expression
-from headrace.expressions.rewriting import (
+from headrace.expressions.substitution import (
     conjunction,
     conjuncts,
     is_movable,
     respects_equality,
     substitute,
 )
-from headrace.plan import nodes
-from headrace.plan.nodes import Plan, Select, Source, Table
-from headrace.plan.offers import renaming
-from headrace.plan.session import SessionAggregate
-from headrace.plan.top import TopN
-from headrace.plan.windows import Now, Range, Rows, Sliding, Unbounded
+from headrace.plan.analysis.candidate_keys import renaming
+from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.core import Plan, Select, Source, Table
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded
 
 BY_TIME = (Range, Sliding, Now, Unbounded)
 """Windows in which no row's validity depends on another row."""
@@ -36,7 +36,7 @@ def selected(plan: Plan, conditions: list[Expression]) -> Plan:
 
 
 def parted(plan: Select, goes: Callable[[Expression], bool]) -> tuple[list[Expression], list[Expression]]:
-    """The conjuncts of a selection that may go down, and those that stay."""
+    """The conjuncts of a selection that can move down, and those that stay."""
     parts = conjuncts(plan.predicate)
     down = [each for each in parts if is_movable(each) and goes(each)]
     return down, [each for each in parts if each not in down]
@@ -46,9 +46,9 @@ def _anything(each: Expression) -> bool:
     return True
 
 
-def _says_nothing_of(shown: str | None) -> Callable[[Expression], bool]:
-    """Whether a condition can be asked before rows are given a size or a grain."""
-    return lambda each: shown not in each.columns()
+def _says_nothing_of(quality_column: str | None) -> Callable[[Expression], bool]:
+    """Whether a condition does not read the quality column, so that it can be checked earlier."""
+    return lambda each: quality_column not in each.columns()
 
 
 def _sink(plan: Plan, goes: Callable[[Expression], bool] = _anything) -> Plan | None:
@@ -70,7 +70,7 @@ def merge(plan: Plan) -> Plan | None:
 
 
 def below_projection(plan: Plan) -> Plan | None:
-    """σp(π(x)) → π(σp'(x)), but not below what prunes a source: narrow rows are cheaper to copy."""
+    """σp(π(x)) → π(σp'(x)), but not if π only prunes a source: narrow rows are cheaper to copy."""
     if not (isinstance(plan, Select) and isinstance(plan.input, nodes.Project)) or is_pruning(plan.input):
         return None
     columns = dict(plan.input.columns)
@@ -82,7 +82,7 @@ def below_projection(plan: Plan) -> Plan | None:
 
 
 def is_pruning(plan: nodes.Project) -> bool:
-    """Whether it only leaves out columns of a stream or a table."""
+    """Whether it only drops columns of a stream or a table."""
     if not isinstance(plan.input, (Source, Table)):
         return False
     return all(isinstance(e, Column) and e.name == name for name, e in plan.columns)
@@ -106,12 +106,12 @@ def _renamed(conditions: list[Expression], plan: Plan, branch: Plan) -> list[Exp
 
 
 def below_window(plan: Plan) -> Plan | None:
-    """σp(ω(x)) → ω(σp(x)); of a window that counts rows only what is said of its PARTITION BY."""
+    """σp(ω(x)) → ω(σp(x)); for a row window, only conditions on its PARTITION BY columns."""
     if not (isinstance(plan, Select) and isinstance(plan.input, nodes.Window)):
         return None
     spec, schema = plan.input.spec, plan.schema
     if isinstance(spec, BY_TIME):
-        return _sink(plan, _says_nothing_of(plan.input.shown))
+        return _sink(plan, _says_nothing_of(plan.input.quality_column))
     if not isinstance(spec, Rows):
         return None
     keys = set(spec.keys)
@@ -122,7 +122,7 @@ def below_granularity(plan: Plan) -> Plan | None:
     """σp(γ(x)) → γ(σp(x))."""
     if not (isinstance(plan, Select) and isinstance(plan.input, nodes.Granularity)):
         return None
-    return _sink(plan, _says_nothing_of(plan.input.shown))
+    return _sink(plan, _says_nothing_of(plan.input.quality_column))
 
 
 def below_content(plan: Plan) -> Plan | None:
@@ -146,10 +146,10 @@ def below_except(plan: Plan) -> Plan | None:
 
 
 def below_aggregate(plan: Plan) -> Plan | None:
-    """σp(γ(x)) → γ(σp(x)) for what is said of the keys of groups, or of a top-n: the others never form.
+    """σp(γ(x)) → γ(σp(x)) for conditions on the keys of groups, or of a top-n: the others are never built.
 
-    Of sessions that several groups share, only for what is said of all of these: a row of a group that is not
-    selected may hold a session open.
+    For sessions that several groups share, only conditions on the session keys: a row of another group may
+    keep a session open.
     """
     if not (isinstance(plan, Select) and isinstance(plan.input, (nodes.Aggregate, TopN))):
         return None
@@ -160,7 +160,7 @@ def below_aggregate(plan: Plan) -> Plan | None:
 
 
 def below_stream(plan: Plan) -> Plan | None:
-    """σp(ISTREAM(x)) → ISTREAM(σp(x)), and so for DSTREAM and RSTREAM: equal rows share their fate."""
+    """σp(ISTREAM(x)) → ISTREAM(σp(x)), also for DSTREAM and RSTREAM: equal rows are treated equally."""
     if not (
         isinstance(plan, Select) and isinstance(plan.input, (nodes.IStream, nodes.DStream, nodes.RStream))
     ):

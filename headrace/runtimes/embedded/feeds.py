@@ -1,7 +1,7 @@
-"""Which rows come next, and at which instant: by the system's clock, or by the instants of the rows.
+"""Feeds: which rows come next, and at which instant, by the system clock or by the times of the rows.
 
-A step is all that arrives at one instant. By the rows' own instants, a step is a function of the positions
-alone: a restart makes the same steps, so the same rows are late and the same answers come.
+A step contains everything that arrives at one instant. If the rows decide the instants, steps depend only on
+positions: after a restart the steps are the same, so the same rows are late and the results are the same.
 """
 
 from __future__ import annotations
@@ -11,51 +11,63 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
+from headrace.control import Entry
 from headrace.runtimes.embedded.inflow import Inflow, Piece
 from headrace.runtimes.embedded.shedding import Shedder
 from headrace.time.clock import Clock
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 LONGEST: Final = 1_000_000
-"""Ticks for which a stream that is never slowed may be read before the engine has its turn."""
+"""Ticks for which a stream with load shedding may be read before the engine runs."""
 
 
 @dataclass(frozen=True)
 class Step:
     """Everything that arrives at an instant, and the streams that end with it.
 
-    `read`, where the system's clock rules: until when all that reached the source of a stream has been read.
+    `read`, with the system clock: by stream, the instant up to which everything at its source has been read.
+    A step with `commands` changes the pipeline between two others, at the instant of the first.
     """
 
     now: int
     pieces: tuple[Piece, ...] = ()
     ends: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)
+    commands: tuple[Entry, ...] = ()
 
     @property
     def rows(self) -> int:
-        """Rows, good or bad or shed."""
+        """The number of rows: good, bad or shed."""
         return sum(len(piece) + len(piece.bad) + piece.shed for piece in self.pieces)
 
 
 class Feed(Protocol):
-    """Makes steps until all is read."""
+    """Makes steps until everything is read."""
 
     @property
     def finished(self) -> bool:
-        """Whether no step will come any more."""
+        """Whether there are no more steps."""
         ...
 
     def next(self) -> Step | None:
-        """The next step; None if nothing comes now."""
+        """The next step; None if there are no rows now."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Where it is, as JSON."""
+        """The position, as JSON."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where another feed of the same streams was."""
+        """Continue from the position of another feed; streams that it did not have begin."""
+        ...
+
+    def add(self, inflow: Inflow, shedder: Shedder | None, paced: bool) -> None:
+        """Read one more stream, from its beginning."""
+        ...
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The streams that are read."""
         ...
 
     def close(self) -> None: ...
@@ -63,7 +75,7 @@ class Feed(Protocol):
 
 @dataclass
 class _Flowing:
-    """What feeds have in common: inflows, and those that have ended."""
+    """The common part of all feeds: inflows, and the names of those that have ended."""
 
     inflows: Sequence[Inflow]
     now: int = -FARTHEST
@@ -74,21 +86,29 @@ class _Flowing:
         return len(self.ended) == len(self.inflows)
 
     def _ends(self) -> tuple[str, ...]:
-        """The streams that have just run out, once each."""
+        """The streams that have just ended, each reported once."""
         new = tuple(
             i.name for i in self.inflows if i.exhausted and not i.keep_open and i.name not in self.ended
         )
         self.ended |= set(new)
         return new
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(inflow.name for inflow in self.inflows)
+
+    def add(self, inflow: Inflow, shedder: Shedder | None, paced: bool) -> None:
+        self.inflows = [*self.inflows, inflow]
+
     def state(self) -> dict[str, Any]:
         positions = {inflow.name: inflow.position() for inflow in self.inflows}
         return {"now": self.now, "ended": sorted(self.ended), "streams": positions}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.now, self.ended = state["now"], set(state["ended"])
+        self.now, self.ended = state["now"], set(state["ended"]) & self.names
         for inflow in self.inflows:
-            inflow.seek(state["streams"][inflow.name])
+            if inflow.name in state["streams"]:
+                inflow.seek(state["streams"][inflow.name])
 
     def close(self) -> None:
         for inflow in self.inflows:
@@ -97,12 +117,12 @@ class _Flowing:
 
 @dataclass
 class SystemFeed(_Flowing):
-    """Rows arrive when they are read. `paced` streams have instants of their own and wait for them.
+    """Rows arrive when they are read. `paced` streams wait until the instants of their rows.
 
-    Rows may have waited at their source: while we were not running, or because they come faster than they
-    are read. A source that has nothing more to give has been read up to the instant before it was asked. A
-    stream is read a block at a time, so it is slowed to what the engine and the sinks can do. One with a
-    shedder is never slowed: all that is there is read, and what is too much is shed.
+    Rows may wait at their source: while the pipeline was stopped, or because they come faster than they are
+    read. A source that returns no more rows has been read up to the instant before the call. Streams are read
+    one block at a time, which is backpressure from the engine and the sinks. A stream with a shedder gets no
+    backpressure: all its rows are read, and those beyond the limit are shed.
     """
 
     clock: Clock | None = None
@@ -111,13 +131,20 @@ class SystemFeed(_Flowing):
     read: dict[str, int] = field(default_factory=dict)
 
     def next(self) -> Step | None:
+        """Read what every source has now; the instant is that of the clock."""
         assert self.clock is not None
         self.now = max(self.now, self.clock.now())
         pieces = [piece for inflow in self.inflows for piece in self._read(inflow)]
         ends = self._ends()
         return Step(self.now, tuple(pieces), ends, dict(self.read)) if pieces or ends else None
 
+    def add(self, inflow: Inflow, shedder: Shedder | None, paced: bool) -> None:
+        super().add(inflow, shedder, paced)
+        self.shedders = self.shedders if shedder is None else {**self.shedders, inflow.name: shedder}
+        self.paced |= {inflow.name} if paced else frozenset()
+
     def _read(self, inflow: Inflow) -> list[Piece]:
+        """The rows of one stream for this step, shed if the stream has a shedding policy."""
         if inflow.name in self.ended:
             return []
         shedder = self.shedders.get(inflow.name)
@@ -129,12 +156,12 @@ class SystemFeed(_Flowing):
         return pieces
 
     def _note(self, inflow: Inflow, dry: bool) -> None:
-        """What was asked and had nothing, or has only what is yet to come, is read up to now."""
+        """A source that had no rows, or only rows of the future, has been read up to now."""
         if dry or inflow.loaded:
             self.read[inflow.name] = self.now
 
     def _read_all(self, inflow: Inflow, shedder: Shedder) -> Iterator[Piece]:
-        """All that is there now; of a stream that comes faster than it can be read, a while's worth."""
+        """All rows that are there now; if they come faster than they can be read, those of a limited time."""
         assert self.clock is not None
         shedder.begin()
         until = self.now if inflow.name in self.paced else MAX_TIME
@@ -151,18 +178,19 @@ class SystemFeed(_Flowing):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         for name, shedder in self.shedders.items():
-            shedder.number = state["shed"][name]
+            shedder.number = state.get("shed", {}).get(name, 0)
 
 
 @dataclass
 class EventFeed(_Flowing):
-    """Rows arrive when they happen: streams are read side by side, none ahead of another.
+    """Rows arrive at their own times: streams are read in step, none ahead of another.
 
-    A step reaches to the least of the instants that the streams were read to. A stream that is open and
-    silent holds nobody up.
+    A step goes up to the earliest of the instants that the streams have been read to. An open stream without
+    rows does not hold the others back.
     """
 
     def next(self) -> Step | None:
+        """Advance to the earliest last instant of the loaded blocks, and take all rows up to it."""
         for inflow in self.inflows:
             if not inflow.loaded and inflow.name not in self.ended:
                 inflow.load()
@@ -178,10 +206,10 @@ class EventFeed(_Flowing):
 
 @dataclass
 class ArrivalFeed(_Flowing):
-    """Rows arrive at the instants that were recorded with them: a step for each of those, exactly.
+    """Rows arrive at recorded instants, with one step for each instant.
 
-    Streams with rows at hand wait in a heap for the instant of their next; a step looks at those of its
-    instant, and at those of which nothing is at hand.
+    Streams with loaded rows wait in a heap for the instant of their next row. A step looks only at the
+    streams of its instant, and at those without loaded rows.
     """
 
     _next: list[tuple[int, int]] = field(default_factory=list)
@@ -189,6 +217,7 @@ class ArrivalFeed(_Flowing):
     _sorted: bool = False
 
     def next(self) -> Step | None:
+        """Advance to the earliest arrival in the heap, and take all rows that arrived up to it."""
         if not self._sorted:
             self._sort_out()
         read = self._read_dry()
@@ -206,13 +235,14 @@ class ArrivalFeed(_Flowing):
         return Step(self.now, tuple(pieces), ends) if found or pieces or ends else None
 
     def _sort_out(self) -> None:
+        """Build the heap of next arrivals, at the start and after a restore."""
         self._sorted, self._next, self._dry = True, [], set()
         for place, inflow in enumerate(self.inflows):
             if inflow.name not in self.ended:
                 self._wait(place)
 
     def _wait(self, place: int) -> None:
-        """Let a stream wait for the instant of its next row, or for there to be one."""
+        """Put a stream into the heap under the instant of its next row, or note that it has none."""
         first = self.inflows[place].first
         if first is None:
             self._dry.add(place)
@@ -220,7 +250,7 @@ class ArrivalFeed(_Flowing):
             heappush(self._next, (first, place))
 
     def _read_dry(self) -> list[int]:
-        """Read where nothing is at hand, up to a row; the streams that had something, if bad input only."""
+        """Read streams without loaded rows until each has one; returns those with any rows or bad input."""
         read = []
         for place in sorted(self._dry):
             inflow, any_read = self.inflows[place], False
@@ -234,16 +264,21 @@ class ArrivalFeed(_Flowing):
         return read
 
     def _read_on(self, inflow: Inflow) -> None:
-        """Read until rows of this instant, or of an earlier one, are all at hand."""
+        """Read until all rows of this instant or earlier are loaded."""
         while (inflow.last is None or inflow.last <= self.now) and inflow.load():
             pass
 
     def _ends(self) -> tuple[str, ...]:
+        """Like the inherited method, but looks only at the inflows that have run dry."""
         over = [place for place in sorted(self._dry) if self.inflows[place].exhausted]
         self._dry.difference_update(over)
         names = tuple(self.inflows[place].name for place in over if not self.inflows[place].keep_open)
         self.ended |= set(names)
         return names
+
+    def add(self, inflow: Inflow, shedder: Shedder | None, paced: bool) -> None:
+        super().add(inflow, shedder, paced)
+        self._dry.add(len(self.inflows) - 1)
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)

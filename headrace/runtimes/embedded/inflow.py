@@ -1,4 +1,4 @@
-"""One stream on its way in: its source, and the blocks that were read and not yet pushed."""
+"""One input stream: its source, and the blocks that are read but not yet pushed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass
 class Loaded:
-    """A block with its times and instants, where it began, and how much of it was taken."""
+    """A block with its times and arrivals, its position in the source, and how many rows were taken."""
 
     timed: Timed
     arrival: Times
@@ -45,14 +45,15 @@ class Loaded:
 
     @property
     def left(self) -> int:
+        """The number of rows not yet taken."""
         return len(self.arrival) - self.taken
 
 
 class Inflow:
-    """The rows of a source in order, each with the instant it comes at, taken up to any instant.
+    """The rows of a source in order, each with the instant of its arrival; rows are taken up to an instant.
 
-    That instant is the row's own arrival where the source or a column says it, and otherwise the newest time
-    of the stream so far. Instants never go back; with a `grain` they are rounded up to multiples of it.
+    The arrival comes from the source or from a column if there is one, else it is the newest time of the
+    stream so far. Arrivals never go back; with a `grain` they are rounded up to a multiple of it.
     """
 
     def __init__(
@@ -76,13 +77,8 @@ class Inflow:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left and nothing will come."""
+        """Whether all rows are taken and no more will come."""
         return not self.loaded and self.source.ended
-
-    @property
-    def reads_on(self) -> bool:
-        """Whether more may come by itself, without anyone promising that it does."""
-        return not self.source.bounded
 
     def load(self) -> bool:
         """Read one more block; false if there was none."""
@@ -98,6 +94,7 @@ class Inflow:
         return True
 
     def _timed(self, data: pa.RecordBatch, given: Times | None) -> tuple[Timed, Times]:
+        """The rows with their times, and the arrival of each row, which never decreases."""
         arrival = given
         if self._arrival is not None:
             column = data.column(data.schema.get_field_index(self._arrival))
@@ -117,6 +114,7 @@ class Inflow:
         return Timed(plain, timed.ticks, timed.known, timed.bad), arrival
 
     def _times(self, data: pa.RecordBatch) -> Timed:
+        """The times of the rows; a stream without a time column has none."""
         if self.timing is not None:
             return self.timing.of(data)
         none = np.zeros(data.num_rows, np.int64)
@@ -124,23 +122,23 @@ class Inflow:
 
     @property
     def first(self) -> int | None:
-        """The instant of the next row; None if no row is loaded."""
+        """The arrival of the next row; None if no row is loaded."""
         block = next((b for b in self.loaded if b.left), None)
         return None if block is None else int(block.arrival[block.taken])
 
     @property
     def last(self) -> int | None:
-        """The instant of the last row that is loaded."""
+        """The arrival of the last row that is loaded."""
         block = next((b for b in reversed(self.loaded) if b.left), None)
         return None if block is None else int(block.arrival[-1])
 
     @property
     def bad(self) -> bool:
-        """Whether bad input waits to be taken."""
+        """Whether there is bad input to take."""
         return any(len(block.bad) > block.bad_taken for block in self.loaded)
 
     def take(self, until: int) -> list[Piece]:
-        """The rows that come at `until` or before, and the bad input of their blocks."""
+        """The rows that arrive at `until` or before, and the bad input of their blocks."""
         pieces = []
         while self.loaded:
             block = self.loaded[0]
@@ -152,6 +150,7 @@ class Inflow:
         return [piece for piece in pieces if len(piece) or piece.bad]
 
     def _piece(self, block: Loaded, stop: int) -> Piece:
+        """Take the rows up to `stop`, and all bad input of the block that is still left."""
         begin, timed = block.taken, block.timed
         bad = block.bad[block.bad_taken :]
         block.taken, block.bad_taken = stop, len(block.bad)
@@ -160,7 +159,7 @@ class Inflow:
         return Piece(self.name, timed.data.slice(begin, stop - begin), times, bad)
 
     def position(self) -> dict[str, Any]:
-        """Where to go on; of a block that was taken in part, where it is and how much of it was taken."""
+        """The position to continue from; within a block, its position and the number of rows taken."""
         if not self.loaded:
             return {"at": self.source.position(), "newest": self._newest}
         block = self.loaded[0]
@@ -170,7 +169,7 @@ class Inflow:
         return at | {"block": {"span": block.span, "rows": block.taken, "bad": block.bad_taken}}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on where `position` was: read the block again and pass over what was taken of it."""
+        """Continue from a `position`: read the block again and skip the rows that were taken."""
         taken = position.get("block")
         self.source.seek(position["at"], None if taken is None else taken["span"])
         self.loaded.clear()
@@ -181,10 +180,10 @@ class Inflow:
         if block is None or len(block.arrival) < taken["rows"] or len(block.bad) < taken["bad"]:
             raise ConnectorError(
                 "HR-C002",
-                f"of a block that was taken in part, {taken['rows']} rows and {taken['bad']} bad rows, "
-                "not as much is there any more",
+                f"the input has changed: {taken['rows']} rows and {taken['bad']} bad rows of a block were "
+                "already processed, and the block now has fewer",
                 place=f"streams.{self.name}",
-                hint="put the input back as it was, or delete the checkpoint and the outputs to start over",
+                hint="restore the input, or delete the checkpoint and the outputs to start over",
             )
         block.taken, block.bad_taken = taken["rows"], taken["bad"]
         if not block.left and not self.bad:

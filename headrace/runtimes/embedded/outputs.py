@@ -1,28 +1,26 @@
-"""Where answers, late rows and rejected rows go."""
+"""The outputs of queries: results, late rows and rejected rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from headrace.connectors.columns import row_texts
-from headrace.connectors.contract import Commit, Sink, shown
+from headrace.connectors.contract import Commit, Sink
+from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA, late_rows, rejected_rows
 from headrace.connectors.sinks import NoSink
 from headrace.engine import Engine
 from headrace.engine.reasons import Reasons
 from headrace.expressions.types import INSTANT
 from headrace.flow.batch import Batch
-from headrace.pipeline.pipeline import LATE, REJECTED
 from headrace.schema import Schema
-from headrace.time.punctuate import Late, Rejected
+from headrace.time.punctuation import Late, Rejected
 
 
 @dataclass
 class QueryOutputs:
-    """The three outputs of a query. With `time`, answers get a column of that name: when they hold."""
+    """The three outputs of a query. With `time`, results get a column of that name with their time."""
 
     name: str
     schema: Schema
@@ -38,8 +36,8 @@ class QueryOutputs:
         """Each output by name, with its columns."""
         return {
             f"{self.name}/sink": (self.sink, self.answer_schema),
-            f"{self.name}/late": (self.late, LATE),
-            f"{self.name}/rejected": (self.rejected, REJECTED),
+            f"{self.name}/late": (self.late, LATE_SCHEMA),
+            f"{self.name}/rejected": (self.rejected, REJECTED_SCHEMA),
         }
 
     @property
@@ -49,54 +47,32 @@ class QueryOutputs:
         return self.schema.append(pa.field(self.time, INSTANT if self.is_timestamp else pa.int64()))
 
     def write(self, batches: Iterable[Batch]) -> None:
-        """Take answers."""
+        """Write results."""
         for batch in batches:
             if len(batch):
                 self.sink.write(self._answers(batch))
                 self.rows += len(batch)
 
     def _answers(self, batch: Batch) -> pa.RecordBatch:
+        """The rows of a batch, with their time as the last column if the sink asks for it."""
         if self.time is None:
             return batch.data
         column = pa.array(batch.start, self.answer_schema.field(self.time).type)
         return pa.RecordBatch.from_arrays([*batch.data.columns, column], schema=self.answer_schema)
 
     def write_late(self, rows: Iterable[Late]) -> None:
-        """Take late rows of the streams that the query reads."""
+        """Write the late rows of the streams that the query reads."""
         if not isinstance(self.late, NoSink):
             for late in rows:
                 if late.stream in self.streams:
-                    self.late.write(late_rows(late))
+                    self.late.write(late_rows([late]))
 
     def write_rejected(self, rows: Iterable[Rejected]) -> None:
-        """Take rejected rows of the streams that the query reads."""
+        """Write the rejected rows of the streams that the query reads."""
         if not isinstance(self.rejected, NoSink):
             for rejected in rows:
                 if rejected.stream in self.streams:
-                    self.rejected.write(rejected_rows(rejected))
-
-
-def late_rows(late: Late) -> pa.RecordBatch:
-    """Late rows with the heartbeat in force and by how much they missed it."""
-    n = len(late)
-    columns = [
-        pa.array([late.stream] * n),
-        pa.array(late.times),
-        pa.array(np.full(n, late.heartbeat, np.int64)),
-        pa.array(late.lateness),
-        pa.array(late.missed),
-        pa.array(late.admitted),
-        pa.array(row_texts(late.rows), pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=LATE)
-
-
-def rejected_rows(rejected: Rejected) -> pa.RecordBatch:
-    """Rejected rows, or what of them there is, with code and reason."""
-    n = len(rejected)
-    texts = list(rejected.raw) if rejected.rows is None else [shown(t) for t in row_texts(rejected.rows)]
-    columns = [[rejected.stream] * n, [str(rejected.code)] * n, [rejected.reason] * n, texts]
-    return pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=REJECTED)
+                    self.rejected.write(rejected_rows([rejected]))
 
 
 class Outputs:
@@ -106,18 +82,41 @@ class Outputs:
         self.queries = {query.name: query for query in queries}
         self.reasons = Reasons()
         self._parts = {n: part for q in self.queries.values() for n, part in q.parts().items()}
+        self._begun: dict[str, Commit] = {}
+        """By name, new outputs that are opened after the next commit."""
 
     def begin(self) -> dict[str, Commit]:
-        """The commits to start from; nothing is changed by this."""
+        """The commits to start from, before anything is written."""
         return {name: sink.begin() for name, (sink, _) in self._parts.items()}
 
     def open(self, commits: Mapping[str, Commit]) -> None:
-        """Go on from commits."""
+        """Continue from these commits."""
         for name, (sink, schema) in self._parts.items():
             sink.open(schema, commits[name])
 
+    def resume(self, commits: Mapping[str, Commit], continued: Collection[str]) -> None:
+        """Continue some outputs from these commits; the others begin with the next commit."""
+        old = {name for name in self._parts if name in continued and name in commits}
+        self._begun |= {name: sink.begin() for name, (sink, _) in self._parts.items() if name not in old}
+        for name, (sink, schema) in self._parts.items():
+            if name in old:
+                sink.open(schema, commits[name])
+
+    def add(self, query: QueryOutputs) -> None:
+        """Begin the outputs of a new query; the next commit opens them, and nothing is written before it."""
+        parts = query.parts()
+        self._begun |= {name: sink.begin() for name, (sink, _) in parts.items()}
+        self._parts |= parts
+        self.queries[query.name] = query
+
+    def remove(self, query: str) -> None:
+        """Close the outputs of a query, right after a commit: nothing was written since."""
+        for name in self.queries.pop(query).parts():
+            sink, _ = self._parts.pop(name)
+            sink.close()
+
     def take(self, engine: Engine) -> None:
-        """Take all that the engine has to give, and write it."""
+        """Take all output of the engine, and write it."""
         for name, batches in engine.drain_all().items():
             self.queries[name].write(batches)
         late, rejected = engine.drain_late(), engine.drain_rejected()
@@ -128,13 +127,18 @@ class Outputs:
                 query.write_rejected(rejected)
 
     def prepare(self) -> dict[str, Commit]:
-        """Make all that was written safe."""
-        return {name: sink.prepare() for name, (sink, _) in self._parts.items()}
+        """Make all output so far durable; returns the commit of each sink."""
+        fresh = self._begun
+        return {n: fresh[n] if n in fresh else sink.prepare() for n, (sink, _) in self._parts.items()}
 
     def publish(self, commits: Mapping[str, Commit]) -> None:
-        """The commit was decided."""
-        for name, (sink, _) in self._parts.items():
-            sink.publish(commits[name])
+        """The commit is decided: make its output visible."""
+        begun, self._begun = self._begun, {}
+        for name, (sink, schema) in self._parts.items():
+            if name in begun:
+                sink.open(schema, commits[name])
+            else:
+                sink.publish(commits[name])
 
     def close(self) -> None:
         for sink, _ in self._parts.values():

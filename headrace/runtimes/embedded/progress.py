@@ -1,4 +1,4 @@
-"""What a run can tell of itself while it runs: for a live view, for lines of text, for scripts."""
+"""The progress of a run: for the live view, the log and scripts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from headrace.engine import Engine
 from headrace.engine.reasons import Reason
-from headrace.graph.origins import sources_behind
+from headrace.engine.scheduling import Waiting
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """A stream: its account, the rate it comes at, its heartbeat and how far that is behind the clock.
+    """A stream: its row counts, its rate, its heartbeat, and the lag of the heartbeat behind the clock.
 
-    `heartbeat` is None while nothing is promised; `lag` is None then, and once the stream has ended.
+    `heartbeat` is None until there is a promise; `lag` is None then, and after the end of the stream.
     """
 
     rows_in: int
@@ -33,7 +33,7 @@ class StreamProgress:
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """A query: rows it answered, the rate, and the bytes that it uses, shared ones included."""
+    """A query: its result rows, their rate, and the bytes that it uses, including shared ones."""
 
     rows_out: int
     rows_per_second: float
@@ -41,20 +41,8 @@ class QueryProgress:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """An operator that holds rows until its inputs have heartbeats of `wanted`, and the streams that lack it.
-
-    `since` is the instant since which it has let nothing out, where that is measured.
-    """
-
-    wanted: int
-    since: int | None
-    streams: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Quality:
-    """A window or granularity that may change: its bounds, its value now, how often it has changed."""
+    """A window or granularity that may change: its bounds, its value, and how often it has changed."""
 
     what: str
     least: int
@@ -67,9 +55,10 @@ class Quality:
 class Progress:
     """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks.
 
-    `state_bytes` is what operators hold (`operators`: each of them), `bytes` that and rows on their way.
-    `quality` is that of the windows and granularities that may change. `orders` and `conditions`: which joins
-    and conditions run in another order than planned. `reasons`: why rows were late or rejected.
+    `state_bytes` is the size of operator state (`operators`: by operator), `bytes` includes rows in buffers.
+    `quality`: the windows and granularities that may change. `orders` and `conditions`: the joins and
+    conditions that run in another order than planned. `reasons`: why rows were late or rejected. `commands`:
+    the number of the last command of the control log that was applied or refused.
     """
 
     pipeline: str
@@ -92,6 +81,7 @@ class Progress:
     orders: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
+    commands: int = 0
 
 
 def measure(
@@ -106,13 +96,14 @@ def measure(
     checkpoint_bytes: int,
     messages: tuple[str, ...],
     before: Progress | None,
+    commands: int = 0,
 ) -> Progress:
-    """The progress of a run; rates are since `before`, or since the start."""
+    """The progress of a run; rates are averages since `before`, or since the start."""
     metrics = engine.metrics()
     span = max(elapsed - (before.elapsed if before else 0.0), 1e-9)
     streams = {}
     for name, source in metrics.sources.items():
-        last = before.streams[name].rows_in if before else 0
+        last = before.streams[name].rows_in if before and name in before.streams else 0
         beats = source.promised not in (MIN_TIME, MAX_TIME)
         streams[name] = StreamProgress(
             source.rows_in,
@@ -129,7 +120,7 @@ def measure(
         )
     queries = {}
     for name, q in outputs.queries.items():
-        fresh = q.rows - (before.queries[name].rows_out if before else 0)
+        fresh = q.rows - (before.queries[name].rows_out if before and name in before.queries else 0)
         queries[name] = QueryProgress(q.rows, fresh / span, metrics.memory.queries[name])
     held = {name: size for name, size in metrics.memory.states.items() if size}
     return Progress(
@@ -140,12 +131,15 @@ def measure(
         elapsed,
         streams,
         queries,
-        _waiting(engine),
+        engine.scheduling.waiting(),
         metrics.state_bytes,
         metrics.bytes,
         held,
-        None if engine.manager is None else engine.manager.budget,
-        {s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1) for s in engine.settings()},
+        engine.memory.budget,
+        {
+            s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1)
+            for s in engine.quality.settings()
+        },
         checkpoints,
         checkpoint_bytes,
         messages,
@@ -153,16 +147,5 @@ def measure(
         orders=metrics.orders,
         conditions=metrics.conditions,
         reasons=outputs.reasons.all(),
+        commands=commands,
     )
-
-
-def _waiting(engine: Engine) -> dict[str, Waiting]:
-    found = {}
-    for node in engine.graph.nodes:
-        needs = node.operator.needs()
-        if needs:
-            wanted = max(need.heartbeat for need in needs)
-            behind = [s for need in needs for s in sources_behind(node.predecessors[need.input])]
-            holding = dict.fromkeys(s.name for s in behind if s.promised < wanted)
-            found[node.name] = Waiting(wanted, node.waiting_since, tuple(holding))
-    return found

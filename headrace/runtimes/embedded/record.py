@@ -1,10 +1,10 @@
-"""A run written down, so that it can be run again: every step with its instant, its rows and its bad input.
+"""Recorded runs, for replay: every step with its instant, its rows and its bad input.
 
     pipeline.json            the pipeline, with a checksum
-    steps-000012.jsonl       what came at each instant, up to a commit; the last line has the checksums
+    steps-000012.jsonl       the input of each instant, up to a commit; the last line has the checksums
     rows-000012-NAME.arrow   the rows of a stream in those steps
 
-A replay makes the same steps and the same commits, so its outputs are equal byte for byte.
+A replay makes the same steps and the same commits, so its outputs are identical byte for byte.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from headrace.connectors import disk
-from headrace.connectors.checksum import Summed
+from headrace import disk
 from headrace.connectors.contract import Bad, Commit, empty
 from headrace.connectors.sinks import saying
+from headrace.control import Entry
+from headrace.disk import Summed
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.load import from_tables
@@ -34,11 +35,11 @@ from headrace.schema import Schema
 
 FORMAT: Final = 2
 TIME = "\0time"
-"""The column in which the recorded rows keep their times."""
+"""The column with the times of the recorded rows."""
 
 
 class Recorder:
-    """Writes steps down; what a commit has not sealed is gone after a crash, as the run's own outputs are."""
+    """Records steps. Like the run's own outputs, steps after the last commit are lost in a crash."""
 
     def __init__(self, path: Path, pipeline: Pipeline) -> None:
         self.path, self.pipeline = path, pipeline
@@ -47,11 +48,12 @@ class Recorder:
         self._rows: dict[str, _Rows] = {}
 
     def open(self, commit: Commit | None) -> None:
-        """Go on from a commit; None: from nothing, and what was recorded here before is removed."""
+        """Continue from a commit; None starts a new recording and removes an old one."""
         with saying(self.path):
             self._open(commit)
 
     def _open(self, commit: Commit | None) -> None:
+        """Open the directory at a commit: delete what was written after it, then write the pipeline."""
         disk.current.mkdir(self.path, private=True)
         self._number = 0 if commit is None else commit["next"]
         if commit is not None:
@@ -67,23 +69,28 @@ class Recorder:
             disk.current.flush(file)
 
     def write(self, step: Step) -> None:
-        """Write a step down."""
+        """Record a step."""
         with saying(self.path):
             self._write(step)
 
     def _write(self, step: Step) -> None:
+        """Write a step as one line, and its rows to the file of each stream."""
         steps = self._opened()
         pieces = [self._piece(piece) for piece in step.pieces]
         line = {"now": step.now, "pieces": pieces, "ends": list(step.ends), "read": dict(step.read)}
+        if step.commands:
+            line["commands"] = [entry.to_json() for entry in step.commands]
         steps.write(json.dumps(line).encode() + b"\n")
 
     def _opened(self) -> Summed:
+        """The file of steps, created at the first use after a commit."""
         if self._steps is None:
             draft = self._draft(f"steps-{self._number:06d}.jsonl")
             self._steps = Summed(disk.current.open(draft, "wb", private=True))
         return self._steps
 
     def _piece(self, piece: Piece) -> list[Any]:
+        """Write the rows of a piece, and return the rest of it for the line of the step."""
         if len(piece):
             timed = piece.data if piece.times is None else piece.data.append_column(TIME, piece.times)
             if piece.stream not in self._rows:
@@ -97,11 +104,12 @@ class Recorder:
         return self.path / f"{name}.draft"
 
     def prepare(self) -> Commit:
-        """Seal what was written since the last commit. A commit with no step is a step of the replay too."""
+        """Seal the steps since the last commit. A commit without steps is replayed too."""
         with saying(self.path):
             return self._seal()
 
     def _seal(self) -> Commit:
+        """End the open files with their checksums and flush them; publish gives them their final names."""
         steps = self._opened()
         rows = {f"rows-{self._number:06d}-{stream}.arrow": each.seal() for stream, each in self._rows.items()}
         sums = json.dumps({"crc": steps.crc, "rows": rows}).encode()
@@ -115,7 +123,7 @@ class Recorder:
         return {"next": self._number, "pending": names}
 
     def publish(self, commit: Commit) -> None:
-        """The commit was decided."""
+        """The commit is decided: give its files their final names."""
         with saying(self.path):
             for name in commit["pending"]:
                 if self._draft(name).exists():
@@ -132,7 +140,7 @@ class Recorder:
 
 
 class _Rows:
-    """A new Arrow file: what is written `to` it is safe once it is sealed."""
+    """A new Arrow file; rows written `to` it are durable after `seal`."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         self._sink = Summed(disk.current.open(path, "wb", private=True))
@@ -144,14 +152,14 @@ class _Rows:
             raise
 
     def seal(self) -> list[int]:
-        """No more comes: make the file whole and safe; its size and checksum."""
+        """Finish the file and make it durable; returns its size and checksum."""
         self.to.close()
         disk.current.flush(self._sink.file)
         self._sink.close()
         return [self._sink.size, self._sink.crc]
 
     def close(self) -> None:
-        """Let go of a file that nobody will read, unless it is sealed."""
+        """Close the file; if it is not sealed, nobody will read it."""
         if self._sink.closed:
             return
         with suppress(OSError, pa.ArrowException):
@@ -161,7 +169,7 @@ class _Rows:
 
 
 class Recorded:
-    """A recorded run: its pipeline, and its steps commit by commit. Nothing of a damaged file is used."""
+    """A recorded run: its pipeline, and its steps by commit. A damaged file is never used, even in part."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -170,19 +178,20 @@ class Recorded:
         except OSError as error:
             raise DurabilityError(
                 "HR-D010",
-                f"no recorded run: {error.strerror or error}",
+                f"there is no recorded run here: {error.strerror or error}",
                 place=str(self.path),
-                hint='record = "…" under [pipeline] records one',
+                hint='to record a run, set record = "…" under [pipeline]',
             ) from None
         self.pipeline = from_tables(self._tables(data), root=self.path)
 
     def _tables(self, data: bytes) -> Any:
+        """The tables of the recorded pipeline, after a check of format and checksum."""
         with self._whole("pipeline.json"):
             written = json.loads(data)
             if "format" not in written and "crc" not in written:
                 raise DurabilityError(
                     "HR-D003",
-                    f"a recorded run of format 1, and this version reads {FORMAT}",
+                    f"the recorded run has format 1, and this version of Headrace reads {FORMAT}",
                     place=str(self.path),
                     hint="replay it with the version that recorded it, or record the run again",
                 )
@@ -197,6 +206,7 @@ class Recorded:
             yield list(self._steps(f"{number:06d}"))
 
     def _steps(self, number: str) -> Iterator[Step]:
+        """The steps of one numbered file, with their rows."""
         lines, sums = self._lines(f"steps-{number}.jsonl")
         rows: dict[str, Iterator[pa.RecordBatch]] = {}
         for line in lines:
@@ -206,7 +216,8 @@ class Recorded:
                     name = f"rows-{number}-{stream}.arrow"
                     rows[stream] = self._batches(name, *sums[name])
             pieces = tuple(self._piece(rows, *each) for each in step["pieces"])
-            yield Step(step["now"], pieces, tuple(step["ends"]), step["read"])
+            commands = tuple(Entry.from_json(each) for each in step.get("commands", ()))
+            yield Step(step["now"], pieces, tuple(step["ends"]), step["read"], commands)
 
     def _lines(self, name: str) -> tuple[list[bytes], dict[str, list[int]]]:
         """The lines of steps, and the checksums of the rows that belong to them."""
@@ -223,15 +234,15 @@ class Recorded:
 
     @contextmanager
     def _whole(self, name: str) -> Iterator[None]:
-        """What cannot be read, or is not what was written, is an error in words."""
+        """Turns any failure to read a file into a coded error."""
         try:
             yield
         except (OSError, ValueError, TypeError, LookupError, AttributeError, pa.ArrowException) as error:
             raise DurabilityError(
                 "HR-D011",
-                f"the recorded run is damaged: {name} is not what was written",
+                f"the recorded run is damaged: {name} has changed since it was written",
                 place=str(self.path / name),
-                hint="put back a copy of the recorded run, or record it again",
+                hint="restore the recorded run from a copy, or record it again",
             ) from error
 
     def _piece(
@@ -242,6 +253,7 @@ class Recorded:
         bad: list[Any],
         shed: int = 0,
     ) -> Piece:
+        """A piece from its entry in a line of steps, and the next batch of its stream."""
         schema = self.pipeline.streams[stream].schema
         found = tuple(Bad(*each) for each in bad)
         if not count:
@@ -249,6 +261,7 @@ class Recorded:
         return replace(_untimed(stream, next(rows[stream]), schema, found), shed=shed)
 
     def _batches(self, name: str, size: int, crc: int) -> Iterator[pa.RecordBatch]:
+        """The batches of a file of rows, after a check of its size and checksum."""
         with self._whole(name):
             source = pa.memory_map(str(self.path / name))
             data = source.read_buffer()
@@ -264,6 +277,7 @@ def _crc_of(tables: Any) -> int:
 
 
 def _untimed(stream: str, batch: pa.RecordBatch, schema: Schema, bad: tuple[Bad, ...]) -> Piece:
+    """Split a recorded batch into the rows and their times."""
     at = batch.schema.get_field_index(TIME)
     times = batch.column(at) if at >= 0 else None
     plain = pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)

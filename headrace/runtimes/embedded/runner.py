@@ -1,40 +1,52 @@
-"""The durable run: read, push, answer, commit; and go on from the last commit after whatever happened."""
+"""Runs a pipeline: read, push, write results, commit; after a crash, continue from the last commit."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headrace import tuning
 from headrace.connectors.contract import Commit
-from headrace.connectors.identity import Names
-from headrace.connectors.shelf import DirectoryShelf
-from headrace.connectors.tables import digest
-from headrace.engine import Engine
-from headrace.errors import DurabilityError
+from headrace.control import Entry
+from headrace.control.apply import add_queries
+from headrace.engine import Adopted, Engine
+from headrace.errors import DurabilityError, HeadraceError
 from headrace.pipeline import Pipeline
+from headrace.pipeline.sharing import start_together, with_shared_plans
+from headrace.runtimes.embedded.checkpoint import Checkpoint, Store
+from headrace.runtimes.embedded.controlling import OUTPUT_CHANGES, Control, change
+from headrace.runtimes.embedded.evolving import (
+    check_clock,
+    check_names,
+    check_streams,
+    check_tables,
+    continued_outputs,
+    difference,
+    essence,
+    lasting,
+    table_digests,
+    with_generations,
+)
+from headrace.runtimes.embedded.factory import PipelineFactory, spill_store_of
 from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
-from headrace.runtimes.embedded.opening import Opening, shelf_of
 from headrace.runtimes.embedded.outputs import Outputs
 from headrace.runtimes.embedded.progress import Progress, measure
-from headrace.runtimes.embedded.record import Recorder
-from headrace.runtimes.embedded.steady import STEP, SteadyClock
-from headrace.runtimes.embedded.store import Checkpoint, Store
-from headrace.time.clock import Clock, ManualClock, SimulatedClock, SystemClock
+from headrace.runtimes.embedded.record import Recorded, Recorder
+from headrace.spill.directory import DirectorySpillStore
+from headrace.time.clock import STEP, Clock, ManualClock, SimulatedClock, SteadyClock, SystemClock, seconds
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
-POLL: Final = 0.02
-"""Seconds to wait before asking silent sources again."""
 NOTES: Final = 50
-"""Notes about what became of files and clocks that are shown: the newest."""
+"""The maximum number of notes about files and clocks that are shown: the newest ones."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: `finished` (all is read and answered), or `stopped` (it can go on)."""
+    """How a run ended: `finished` (all input is processed), or `stopped` (it can continue)."""
 
     state: str
     progress: Progress
@@ -43,9 +55,9 @@ class Result:
 class Runner:
     """Runs a pipeline in this process.
 
-    Laws: a row takes part in exactly one commit; outputs show commits only, or are cut back to one by the
-    next start; memory does not grow with what was read. While a sink waits,
-    no source is read but for one block ahead.
+    Guarantees: a row is part of exactly one commit; outputs show only commits, or are truncated to one at the
+    next start; memory does not grow with the amount of input. While a sink is busy, sources are read at most
+    one block ahead.
     """
 
     def __init__(
@@ -55,8 +67,15 @@ class Runner:
         clock: Clock | None = None,
         wait: Callable[[float], None] = time.sleep,
         into: str | Path | None = None,
+        reset: Collection[str] = (),
+        reload: Collection[str] = (),
     ) -> None:
+        """`reset`: queries that start empty although the checkpoint has state for them.
+
+        `reload`: tables whose file has changed since the checkpoint, and whose new rows count from here on.
+        """
         self.pipeline = pipeline
+        self._reset, self._reload = frozenset(reset), frozenset(reload)
         self.engine: Engine
         self.outputs: Outputs
         self.feed: Feed
@@ -70,23 +89,27 @@ class Runner:
         table = pipeline.spec.pipeline
         durable = table.checkpoint is not None and self._into is None
         self._store = Store(pipeline.path(str(table.checkpoint))) if durable else None
+        self._control = Control(pipeline, durable, self._notes.append)
+        self._together = start_together(pipeline)
         self._recorder = self._recording()
         self._messages: list[str] = list(pipeline.warnings)
-        self._begun = time.monotonic()
+        self._begun = seconds()
         self._rows = 0
         self._committed = (0, self._begun)
         self._commits = 0
         self._before: Progress | None = None
+        self._differs = False
         self._state = "starting"
 
     def _recording(self) -> Recorder | None:
+        """The recorder that the pipeline asks for; none while a recorded run is replayed."""
         record = self.pipeline.spec.pipeline.record
         if record is None or self._into is not None:
             return None
         return Recorder(self.pipeline.path(record), self.pipeline)
 
     def stop(self) -> None:
-        """Stop after the step at hand, with a commit. Safe to call from a signal handler."""
+        """Stop after the current step, with a commit. Safe to call from a signal handler."""
         self._stop = True
 
     def run(
@@ -96,8 +119,8 @@ class Runner:
         every: float = 0.5,
         max_steps: int | None = None,
     ) -> Result:
-        """Run until all is read, or until it is told to stop; `on_progress` hears of it now and then."""
-        self._begun = time.monotonic()
+        """Run until all input is processed or `stop` is called; calls `on_progress` every `every` seconds."""
+        self._begun = seconds()
         if self._store is not None:
             self._store.open()
         try:
@@ -114,8 +137,8 @@ class Runner:
     def replay(
         self, commits: Iterable[list[Step]], on_progress: Callable[[Progress], None] | None = None
     ) -> Result:
-        """Make recorded steps in place of reading; a commit after each list of them."""
-        self._begun = time.monotonic()
+        """Apply recorded steps instead of reading; a commit after each list of steps."""
+        self._begun = seconds()
         try:
             self._open_outputs()
             for steps in commits:
@@ -132,26 +155,29 @@ class Runner:
     # --- starting
 
     def _open_outputs(self) -> None:
-        """For a replay: an engine and outputs, and nothing to read."""
+        """For a replay: open the engine and the outputs, without sources."""
         self.engine = self.build_engine()
-        opening = Opening(self.pipeline, self._clock, 0, self._into)
+        opening = PipelineFactory(self.pipeline, self._clock, 0, self._into)
         self._clock_kind = "recorded"
+        self._factory = opening
         self.outputs = opening.outputs()
         self.outputs.open(self.outputs.begin())
         self._state = "running"
 
     def _open(self) -> None:
-        """Go on from the newest checkpoint that is whole, or begin."""
-        self.engine = self.build_engine()
-        self._table_files = _digests(self.pipeline)
+        """Continue from the newest complete checkpoint, or start from the beginning."""
+        self._table_files = table_digests(self.pipeline)
         checkpoint = self._newest()
+        if checkpoint is not None:
+            self._mend(checkpoint)
+        self.engine = self.build_engine()
         self._started = checkpoint.body["started"] if checkpoint else self._clock.now()
-        opening = Opening(self.pipeline, self._clock, self._started, self._into, self._notes.append)
-        self._clock_kind = opening.kind
+        opening = PipelineFactory(self.pipeline, self._clock, self._started, self._into, self._notes.append)
+        self._factory, self._clock_kind = opening, opening.kind
         self.outputs = opening.outputs()
         self.feed = opening.feed()
         if isinstance(self.feed, SystemFeed):
-            self._rows_may_wait()
+            self._rows_may_wait(self.pipeline.read)
         self._spools, self._finished = opening.spools, opening.finished
         if checkpoint is None:
             self._begin()
@@ -159,73 +185,99 @@ class Runner:
             self._resume(checkpoint)
         self.progress()  # rates count from here
 
-    def _rows_may_wait(self) -> None:
-        """Nothing is known yet of what reached the sources, now or while nobody read."""
-        for stream in self.pipeline.read.values():
-            if stream.external:
-                self.engine.read_until(stream.name, MIN_TIME)
+    def _rows_may_wait(self, streams: Iterable[str]) -> None:
+        """Stop promises by the clock for now: rows may have come to the sources while nobody read them."""
+        for name in streams:
+            if self.pipeline.streams[name].external:
+                self.engine.streams.read_until(name, MIN_TIME)
 
-    def build_engine(self) -> Engine:
-        """An engine with the pipeline's streams and queries and nothing in it."""
+    def build_engine(self, *, spills: bool = True) -> Engine:
+        """A new engine with the pipeline's streams and queries."""
         engine = Engine(
-            strategy=self.pipeline.spec.pipeline.strategy, now=-FARTHEST, shelf=shelf_of(self.pipeline)
+            strategy=self.pipeline.spec.pipeline.strategy,
+            now=-FARTHEST,
+            spill_to=spill_store_of(self.pipeline) if spills else None,
         )
-        heartbeats = self.pipeline.heartbeats()
-        streams = self.pipeline.read.values()
-        if heartbeats is not None:
-            rules = {s.definition.source: s.rules for s in streams if s.external}
-            engine.manage(heartbeats, rules, self.pipeline.promises())
-        for query in self.pipeline.queries:
-            engine.add(query.name, query.query)
+        self.pipeline = with_shared_plans(self.pipeline, self._together)
+        add_queries(engine, self.pipeline)
         memory = self.pipeline.spec.memory
-        engine.budget(memory.budget, policy=memory.policy)
-        engine.reoptimize_every(self.pipeline.spec.pipeline.reoptimize)
+        if spills:
+            engine.memory.set_budget(memory.budget, policy=memory.policy)
+        engine.optimizer.reoptimize_every(self.pipeline.spec.pipeline.reoptimize)
         return engine
 
     def _newest(self) -> Checkpoint | None:
+        """The newest complete checkpoint, if it belongs to this pipeline; None for a first start."""
         if self._store is None:
             return None
         whole = self._store.candidates()
         if not whole:
             return None
         chosen = whole[0]
-        self._check_same(chosen)
-        if chosen.number < self._store.newest:
-            self._go_back(chosen)
-        elif self._store.damaged:
-            self._messages.append("an older checkpoint was damaged; the next commit replaces it")
+        self.pipeline = self._control.resume(chosen.body.get("commands", 0))
+        self._together = chosen.body.get("together", {})
+        check_names(self.pipeline, self._reset, self._reload)
+        check_tables(chosen.body.get("table_files", {}), self._table_files, self.pipeline, self._reload)
+        if "since" in chosen.body:
+            self._compare(chosen)
+        else:
+            self._check_same(chosen)
         return chosen
 
-    def _check_same(self, checkpoint: Checkpoint) -> None:
-        """State belongs to the streams and queries it was made by."""
+    def preview(self) -> Adopted | None:
+        """What the next start would do with the state of each query; None if it would be the first one.
+
+        It changes nothing. If the next start would stop with an error, this is the error.
+        """
+        if self._store is None or not self._store.path.is_dir():
+            return None
+        self._table_files = table_digests(self.pipeline)
+        checkpoint = self._newest()
+        if checkpoint is None:
+            return None
+        engine = self.build_engine(spills=False)
+        return engine.adopt(self._store.snapshots(checkpoint), reset=self._reset)
+
+    def _compare(self, checkpoint: Checkpoint) -> None:
+        """Compare the pipeline with that of the checkpoint; an error if a stream is not what it was."""
         assert self._store is not None
-        before, now = checkpoint.body.get("table_files", {}), self._table_files
-        table = next((name for name in now if name in before and before[name] != now[name]), None)
-        if table is not None:
+        body, place = checkpoint.body, str(self._store.path)
+        before, now = lasting(body["tables"]), lasting(essence(self.pipeline))
+        self._differs = difference(before, now) != "" or bool(self._reset or self._reload)
+        check_streams(before["streams"], body["feed"]["streams"], self.pipeline, place)
+        self.pipeline = with_generations(self.pipeline, body["since"], self._reset)
+        if self._differs and self._recorder is not None:
             raise DurabilityError(
                 "HR-D005",
-                f"the file of table {table} is not what it was when the checkpoint was made",
-                place=str(self.pipeline.path(self.pipeline.spec.tables[table].path)),
-                hint="answers so far used the old rows: put the old file back, or give the pipeline a new "
-                "checkpoint and new outputs to use the new one from the start",
+                "the pipeline has changed, and a recorded run is a run of one pipeline",
+                place=place,
+                hint="undo the change, or remove record from [pipeline]",
             )
-        changed = _difference(_lasting(checkpoint.body["tables"]), _lasting(_essence(self.pipeline)))
+
+    def _check_same(self, checkpoint: Checkpoint) -> None:
+        """An error if a checkpoint of an earlier format was written by another version of the pipeline."""
+        assert self._store is not None
+        changed = difference(lasting(checkpoint.body["tables"]), lasting(essence(self.pipeline)))
         if changed:
             raise DurabilityError(
                 "HR-D005",
-                f"the checkpoint is of another pipeline: {changed} is not what it was",
+                f"the checkpoint belongs to another version of the pipeline: {changed} has changed",
                 place=str(self._store.path),
-                hint="undo the change, or give the changed pipeline a checkpoint and outputs of its own",
+                hint="undo the change, or use a new checkpoint and new outputs for the changed pipeline",
             )
 
-    def _go_back(self, checkpoint: Checkpoint) -> None:
-        """The newest checkpoint is torn: the one before it serves."""
+    def _mend(self, checkpoint: Checkpoint) -> None:
+        """Use an older checkpoint if the newest one is incomplete, and say so if another one is damaged."""
         assert self._store is not None
-        self._store.go_back_to(checkpoint)
-        self._messages.append("the newest checkpoint was torn; went on from the one before it")
+        if checkpoint.number < self._store.newest:
+            self._store.go_back_to(checkpoint)
+            said = "the newest checkpoint is incomplete; the run continues from the one before it"
+            self._messages.append(said)
+        elif self._store.damaged:
+            self._messages.append("an older checkpoint is damaged; the next commit replaces it")
 
     def _begin(self) -> None:
-        """The first commit says that nothing was done, before anything is: a crash can then be told."""
+        """Start from the beginning with an empty commit, so that a later start can detect a crash."""
         self._state = "running"
         commits = self.outputs.begin()
         if self._store is not None:
@@ -235,30 +287,49 @@ class Runner:
             self._recorder.open(None)
 
     def _resume(self, checkpoint: Checkpoint) -> None:
+        """Restore engine, outputs, spools and feed from a checkpoint."""
         assert self._store is not None
         body = checkpoint.body
-        self.engine.restore(self._store.snapshots(checkpoint))
-        self.outputs.open(body["sinks"])
+        check_clock(body.get("clock"), self._clock_kind, str(self._store.path))
+        adopted = self.engine.adopt(self._store.snapshots(checkpoint), reset=self._reset)
+        self._use_new_rows()
+        self.pipeline = with_generations(self.pipeline, adopted.since, ())
+        self._factory.pipeline = self.pipeline
+        continued = continued_outputs(body["tables"], essence(self.pipeline))
+        left = {name: commit for name, commit in body["sinks"].items() if name not in continued}
+        self._factory.leave(body["tables"]["queries"], left)
+        self.outputs.resume(body["sinks"], continued)
         for name, rows in body["answered"].items():
-            self.outputs.queries[name].rows = rows
+            if name in self.outputs.queries:
+                self.outputs.queries[name].rows = rows
         self.outputs.reasons.restore(body.get("reasons", ()))
         if self._recorder is not None:
             self._recorder.open(body["record"])
         for name, spool in self._spools.items():
-            spool.secured = body["spools"][name]
+            spool.secured = body["spools"].get(name, spool.secured)
         self.feed.restore(body["feed"])
         self._messages += [spool.lost for spool in self._spools.values() if spool.lost]
         self._compare_clocks(body["feed"]["now"])
-        self._state = "finished" if body["finished"] else "running"
+        self._state = "finished" if body["finished"] and self.feed.finished else "running"
         self._store.sweep()
+        if self._differs:
+            self._messages.append(f"the pipeline has changed: the restart {adopted}")
+            self._commit()
+
+    def _use_new_rows(self) -> None:
+        """Give tables that are reloaded the rows that their files have now."""
+        for query in self.pipeline.queries:
+            for table in query.query.tables:
+                if table.name in self._reload and table.data is not None:
+                    self.engine.reload(table.name, table.data)
 
     def _compare_clocks(self, before: int) -> None:
-        """By the system's clock, promises of an earlier run hold until the clock has caught up."""
+        """Add a note if the system clock is behind the last commit, whose promises still hold."""
         behind = before - self._clock.now() if isinstance(self.feed, SystemFeed) else 0
         if behind > STEP:
             self._notes.append(
-                f"the clock is {behind // STEP:,} s behind that of the last commit: until it has caught up, "
-                "rows are judged by the promises that were made then"
+                f"the system clock is {behind // STEP:,} s behind its value at the last commit: "
+                "until it catches up, the heartbeats of that commit decide which rows are late"
             )
 
     # --- running
@@ -266,8 +337,13 @@ class Runner:
     def _loop(
         self, on_progress: Callable[[Progress], None] | None, every: float, max_steps: int | None
     ) -> None:
+        """Step until the feed ends, a stop is requested or max_steps is reached; then commit."""
         told, steps = self._begun, 0
         while not self._stop and not self.feed.finished and (max_steps is None or steps < max_steps):
+            for entry in self._control.new():
+                self._obey(entry)
+            if self._stop:
+                break
             step = self.feed.next()
             if step is None:
                 self._idle()
@@ -276,46 +352,76 @@ class Runner:
                 steps += 1
             if self._commit_due():
                 self._commit()
-            if on_progress is not None and time.monotonic() - told >= every:
+            if on_progress is not None and seconds() - told >= every:
                 on_progress(self.progress())
-                told = time.monotonic()
+                told = seconds()
         self._state = "finished" if self.feed.finished else "stopped"
         self._commit()
 
+    def _obey(self, entry: Entry) -> None:
+        """Apply a command between two steps, or note why it cannot be applied."""
+        changes_outputs = isinstance(entry.command, OUTPUT_CHANGES)
+        if changes_outputs:
+            self._commit()  # a removed query has nothing left to write, and a new one starts with a commit
+        self._control.position = entry.number
+        try:
+            self._change(entry)
+        except HeadraceError as error:
+            self._control.refuse(entry, error)
+            return
+        if self._recorder is not None:
+            self._recorder.write(Step(self.engine.now, commands=(entry,)))
+        if changes_outputs:
+            self._commit()
+        self.apply(Step(self.engine.now))
+        self._stop |= self._control.stops(entry)
+
+    def _change(self, entry: Entry) -> None:
+        """Apply a command to the pipeline, the engine, the sources and the outputs."""
+        feed = getattr(self, "feed", None)
+        self.pipeline = change(entry, self.pipeline, self.engine, self.outputs, self._factory, feed)
+        if isinstance(feed, SystemFeed):
+            self._rows_may_wait([name for name in feed.names if name not in feed.read])
+
     def apply(self, step: Step) -> None:
-        """Everything of an instant is pushed before it is run; then its answers are taken."""
+        """Push all rows of one instant, run the engine, and write the results."""
+        if step.commands:
+            for entry in step.commands:
+                self._change(entry)
+            return
         if self._recorder is not None:
             self._recorder.write(step)
         for piece in step.pieces:
             for bad in piece.bad:
-                self.engine.reject(piece.stream, [bad.raw], str(bad.code), bad.reason)
+                self.engine.streams.reject(piece.stream, [bad.raw], str(bad.code), bad.reason)
             if piece.shed:
-                self.engine.shed(piece.stream, piece.shed)
+                self.engine.streams.shed(piece.stream, piece.shed)
             if len(piece):
                 self.engine.push(piece.stream, piece.data, piece.times, now=step.now)
         for stream, instant in step.read.items():
-            self.engine.read_until(stream, instant)
+            self.engine.streams.read_until(stream, instant)
         for stream in step.ends:
-            self.engine.end(stream)
+            self.engine.streams.end(stream)
         self.engine.advance(step.now)
         self.outputs.take(self.engine)
         self._rows += step.rows
 
     def _idle(self) -> None:
-        """Nothing came: time passes all the same, and may prove something."""
+        """No rows came: advance the clock, which may release results."""
         if isinstance(self.feed, SystemFeed):
             self.apply(Step(self._clock.now(), read=dict(self.feed.read)))
-        self._wait(POLL)
+        self._wait(tuning.current.poll_seconds)
 
     def _commit_due(self) -> bool:
+        """True if enough rows or enough time have passed since the last commit."""
         table = self.pipeline.spec.pipeline
         rows, at = self._committed
         if table.every_rows is not None and self._rows - rows >= table.every_rows:
             return True
-        return time.monotonic() - at >= table.interval
+        return seconds() - at >= table.interval
 
     def _commit(self) -> None:
-        """Make everything up to here count, by one rename; then show it."""
+        """Commit everything up to here, by one rename; then publish the outputs."""
         commits = self.outputs.prepare()
         recorded = self._recorder.prepare() if self._recorder is not None else None
         if self._store is not None:
@@ -325,25 +431,31 @@ class Runner:
             self._recorder.publish(recorded)
         if self._store is not None:
             self._sweep(self._store)
-        self._committed = (self._rows, time.monotonic())
+        self._committed = (self._rows, seconds())
         self._commits += 1
 
     def _sweep(self, store: Store) -> None:
-        """Remove what no checkpoint that is kept needs."""
+        """Remove data that no kept checkpoint needs."""
         store.sweep()
         positions = store.oldest.body["feed"]["streams"]
         for name, spool in self._spools.items():
-            spool.forget(positions[name]["at"]["bytes"])
+            if name in positions:
+                spool.forget(positions[name]["at"]["bytes"])
         for name, finished in self._finished.items():
-            finished.forget(positions[name]["at"]["log"])
+            if name in positions:
+                finished.forget(positions[name]["at"]["log"])
 
     def _decide(self, store: Store, commits: dict[str, Commit], recorded: Commit | None) -> None:
+        """Make inputs durable, then write the checkpoint record: from here on the commit counts."""
         for spool in self._spools.values():
             spool.secure()
         for finished in self._finished.values():
             finished.secure()
         body: dict[str, Any] = {
-            "tables": _essence(self.pipeline),
+            "tables": essence(self.pipeline),
+            "together": self._together,
+            "since": {query.name: query.since for query in self.pipeline.queries},
+            "clock": self._clock_kind,
             "table_files": self._table_files,
             "started": self._started,
             "feed": self.feed.state(),
@@ -353,6 +465,7 @@ class Runner:
             "answered": {name: query.rows for name, query in self.outputs.queries.items()},
             "reasons": self.outputs.reasons.state(),
             "finished": self._state == "finished",
+            "commands": self._control.position,
         }
         store.commit(self.engine, body)
 
@@ -366,16 +479,18 @@ class Runner:
             pipeline=self.pipeline.name,
             state=self._state,
             clock=self._clock_kind,
-            elapsed=time.monotonic() - self._begun,
+            elapsed=seconds() - self._begun,
             checkpoints=self._commits,
             checkpoint_bytes=self._store.bytes_written if self._store else 0,
             messages=(*self._messages, *self._notes),
             before=self._before,
+            commands=self._control.position,
         )
         self._before = now
         return now
 
     def _close(self) -> None:
+        """Close everything that was opened, also after a failed start."""
         for each in ("feed", "outputs"):
             if hasattr(self, each):
                 getattr(self, each).close()
@@ -383,45 +498,14 @@ class Runner:
             self._recorder.close()
         if self._store is not None:
             self._store.close()
-        shelf = self.engine.shelf if hasattr(self, "engine") else None
-        if isinstance(shelf, DirectoryShelf):
-            shelf.close()
+        spill_store = self.engine.memory.store if hasattr(self, "engine") else None
+        if isinstance(spill_store, DirectorySpillStore):
+            spill_store.close()
 
 
-def _essence(pipeline: Pipeline) -> dict[str, Any]:
-    """What of a pipeline its state depends on."""
-    tables = pipeline.tables()
-    names = Names(pipeline.root)
-    for each in tables["tables"].values():
-        each["path"] = names.of(Path(each["path"]))
-    kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
-    return kept | {"clock": tables["pipeline"].get("clock"), "strategy": tables["pipeline"]["strategy"]}
-
-
-def _digests(pipeline: Pipeline) -> dict[str, str | None]:
-    """What the files of tables hold, by the name of the table."""
-    return {name: digest(pipeline.path(table.path)) for name, table in pipeline.spec.tables.items()}
-
-
-def _lasting(tables: dict[str, Any]) -> dict[str, Any]:
-    """The tables without what counts at the first start only."""
-    queries = [{key: _lasting_sink(each) for key, each in query.items()} for query in tables["queries"]]
-    return tables | {"queries": queries}
-
-
-def _lasting_sink(value: Any) -> Any:
-    return {k: v for k, v in value.items() if k != "existing"} if isinstance(value, dict) else value
-
-
-def _difference(a: Any, b: Any, at: str = "") -> str:
-    """The first place in which two trees differ."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted(a.keys() | b.keys()):
-            found = _difference(a.get(key), b.get(key), f"{at}.{key}" if at else key)
-            if found:
-                return found
-        return ""
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        pairs = enumerate(zip(a, b, strict=True))
-        return next((f for i, (x, y) in pairs if (f := _difference(x, y, f"{at}.{i}"))), "")
-    return "" if a == b else at
+def replay(
+    recorded: str | Path, into: str | Path, *, on_progress: Callable[[Progress], None] | None = None
+) -> Result:
+    """Replay a recorded run; outputs go to the directory `into`, under their own names."""
+    run = Recorded(recorded)
+    return Runner(run.pipeline, into=into).replay(run.commits(), on_progress)

@@ -1,6 +1,6 @@
-"""Load shedding: a declared share of the rows beyond a declared backlog is given up, and counted.
+"""Load shedding: a declared share of the rows beyond a declared backlog is dropped and counted.
 
-Which rows are kept is a function of the seed and of a row's number in its stream alone, so a recorded run
+Which rows are kept depends only on the seed and on a row's number in its stream, so a recorded run
 replays the same.
 """
 
@@ -21,7 +21,7 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True)
 class Shed:
-    """Of the rows that come while `rows` rows, or `bytes` bytes, wait already, keep a share `keep`."""
+    """While `rows` rows or `bytes` bytes are waiting, keep only a share `keep` of new rows."""
 
     keep: float
     rows: int | None = None
@@ -30,7 +30,7 @@ class Shed:
 
 
 class Shedder:
-    """Counts the rows of one stream, and what waits of them; `number` is that of the next row."""
+    """Counts the rows of one stream and its waiting rows; `number` is the number of the next row."""
 
     def __init__(self, policy: Shed) -> None:
         self.policy = policy
@@ -38,11 +38,11 @@ class Shedder:
         self._rows = self._bytes = 0
 
     def begin(self) -> None:
-        """Nothing waits: all that came has been worked on."""
+        """Start a new step: no rows are waiting."""
         self._rows = self._bytes = 0
 
     def admit(self, piece: Piece) -> Piece:
-        """The rows that have room or are kept, and how many were not."""
+        """The rows that have room or are kept, and how many were shed."""
         size = len(piece)
         numbers = np.arange(self.number, self.number + size, dtype=np.uint64)
         self.number += size
@@ -73,6 +73,7 @@ def drawn(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.float64]
 
 
 def _filtered(piece: Piece, keep: npt.NDArray[np.bool_]) -> Piece:
+    """The piece with only the rows to keep; the others are counted as shed."""
     mask = pa.array(keep)
     times = None if piece.times is None else piece.times.filter(mask)
     shed = int(np.count_nonzero(~keep))

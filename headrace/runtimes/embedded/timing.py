@@ -1,4 +1,4 @@
-"""The time of rows: a column in its unit, as ticks; times that cannot be are set apart."""
+"""The times of rows: a column in some unit, converted to ticks; rows with impossible times are rejected."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.connectors.codes import Code
-from headrace.connectors.columns import row_texts
-from headrace.connectors.contract import Bad, Times, shown
+from headrace.connectors.conform import row_texts
+from headrace.connectors.contract import Bad, Code, Times, shown
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 MICROSECONDS = 1_000_000
-IMPLAUSIBLE = "column {column}: time {tick} is {limit}: another unit?"
+TOO_EARLY = (
+    "column {column}: time {tick} is before the earliest allowed time {limit}; check the unit of the column"
+)
+TOO_LATE = (
+    "column {column}: time {tick} is after the latest allowed time {limit}; check the unit of the column"
+)
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,15 @@ class Timed:
 
     @cached_property
     def times(self) -> pa.Array:
-        """As the engine takes them: null where there is none."""
+        """The times for the engine: null where a row has none."""
         return pa.array(self.ticks, mask=None if self.known.all() else ~self.known)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How the time of a stream is made: the column, its unit per second (None: ticks), and the limits.
+    """How to compute the times of a stream: the column, its units per second (None: ticks), and the limits.
 
-    `columns` are those of the stream: data may have more, which a rejected row does not show.
+    `columns` are those of the stream: the data may have more, which a rejected row does not show.
     """
 
     column: str
@@ -62,16 +66,17 @@ class Timing:
         return Timed(kept, ticks[~outside], known[~outside], bad)
 
     def _implausible(self, data: pa.RecordBatch, i: int, tick: int) -> Bad:
+        """The rejected row i, whose time is before the earliest or after the latest allowed time."""
         early = self.earliest is not None and tick < self.earliest
-        limit = f"before {self.earliest}" if early else f"after {self.latest}"
-        reason = IMPLAUSIBLE.format(column=self.column, tick=tick, limit=limit)
+        text, limit = (TOO_EARLY, self.earliest) if early else (TOO_LATE, self.latest)
+        reason = text.format(column=self.column, tick=tick, limit=limit)
         return Bad(Code.IMPLAUSIBLE, reason, shown(row_texts(data.slice(i, 1).select(self.columns))[0]))
 
 
 def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
-    """A column of timestamps or of numbers in a unit as ticks, and where there is one.
+    """A column of timestamps, or of numbers in some unit, as ticks, and a mask of the rows that have a time.
 
-    A number too large for the domain is put at its end, where the engine rejects it.
+    A number that is too large becomes the end of the time domain, where the engine rejects it.
     """
     known = np.ones(len(column), np.bool_)
     if column.null_count:
@@ -90,7 +95,7 @@ def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.
 
 
 def running_newest(ticks: Times, known: npt.NDArray[np.bool_], before: int) -> Times:
-    """The greatest time so far at each row: the instant at which it came, if rows come when they happen."""
+    """The greatest time so far at each row, which is its arrival if rows arrive in order of time."""
     if not len(ticks):
         return ticks
     if not known.all() or int(ticks.max()) >= FARTHEST:

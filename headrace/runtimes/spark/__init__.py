@@ -1,1 +1,1 @@
-"""The engine on Spark, and help for Spark's own operators. Users say `headrace.spark`."""
+"""The engine on Spark, and help for Spark's own operators. Users import `headrace.spark`."""

@@ -18,22 +18,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import disk
-from headrace.connectors.locking import DirectoryLock, is_held
+from headrace import disk, tuning
+from headrace.disk import DirectoryLock, is_held
 from headrace.engine import Engine
 from headrace.errors import HeadraceError
 from headrace.flow.batch import Batch
 from headrace.pipeline import load
-from headrace.plan.nodes import Aggregate, AggregateCall, IStream, Source, Window
-from headrace.plan.windows import Unbounded
-from headrace.runtimes.embedded import Runner, store
-from headrace.runtimes.embedded.store import Store
+from headrace.plan.nodes.core import Aggregate, AggregateCall, IStream, Source, Window
+from headrace.plan.nodes.windows import Unbounded
+from headrace.runtimes.embedded import Runner
+from headrace.runtimes.embedded.checkpoint import Store
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
-from headrace.testing.plans import Case, cases
-from headrace.testing.runs import Run, runs
 from tests.engine.driving import engine_for, load_tables
 from tests.runtimes.embedded.pipelines import PIPELINES, bags, sliding
+from tests.strategies.plans import Case, cases
+from tests.strategies.runs import Run, runs
 
 
 class Hasty(disk.Disk):
@@ -75,7 +75,7 @@ def run_with_losses(case: Case, run: Run, losses: list[str], place: Path) -> lis
         elif step[0] == "advance":
             engine.advance(step[1])
         else:
-            engine.end(step[1])
+            engine.streams.end(step[1])
         answers.append(engine.drain("q"))
         at += 1
         kept.commit(engine, {})
@@ -101,7 +101,7 @@ def test_a_run_goes_on_from_either_generation_exactly(data: st.DataObject) -> No
     with (
         TemporaryDirectory() as place,
         disk.using(Hasty()),
-        mock.patch.object(store, "LONGEST_CHAIN", longest),
+        tuning.using(checkpoint_chain=longest),
     ):
         answers = run_with_losses(case, run, losses, Path(place) / "state")
     assert_same_stream(answers, oracle.stream(case.plan, case.sources), schema=case.plan.schema)
@@ -151,7 +151,7 @@ def test_after_a_damaged_generation_there_are_two_again(tmp_path: Path) -> None:
         path = tmp_path / "state" / victim
         path.write_bytes(path.read_bytes()[:-1])
         messages = Runner(load(pipeline)).run(max_steps=2).progress.messages
-        assert any("checkpoint was" in message for message in messages)
+        assert any("checkpoint is" in message for message in messages)
         older, newer = sorted((tmp_path / "state").glob("commit-*"))
         assert named(older) & named(newer) == set()
         assert victim not in named(older) | named(newer)
@@ -167,7 +167,7 @@ def test_what_the_second_generation_costs_follows_the_change(tmp_path: Path) -> 
 
     def push(keys: list[int], at: int) -> None:
         engine.push("s", pa.RecordBatch.from_pydict({"k": keys}), [at] * len(keys))
-        engine.heartbeat("s", at)
+        engine.streams.heartbeat("s", at)
         engine.run()
         engine.drain("q")
 

@@ -7,9 +7,9 @@ import random
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
+from headrace import tuning
 from headrace.cli.view import as_table
 from headrace.cli.why import reasons
 from headrace.pipeline import parse
@@ -49,8 +49,8 @@ def run(root: Path, reoptimize: str) -> tuple[Progress, list[str]]:
     return progress, sorted((root / f"out-{reoptimize}.jsonl").read_text().splitlines())
 
 
-def test_the_order_follows_the_data_and_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engine.adapting._AGREE", 1)  # small files are read at one go
+@tuning.using(reorder_agreement=1)  # small files are read at one go
+def test_the_order_follows_the_data_and_is_shown(tmp_path: Path) -> None:
     fixed, expected = run(tmp_path, "false")
     moved, answers = run(tmp_path, "60")
     assert answers == expected

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import tuning
 from headrace.pipeline import parse
 from headrace.runtimes.embedded import Progress, Runner
 
@@ -61,9 +62,7 @@ def test_a_state_beyond_the_budget_is_on_disk_and_the_answers_are_the_same(
     write_rows(tmp_path / "held")
     write_rows(tmp_path / "spilled")
     expected, held = answers(tmp_path / "held", TEXT)
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("flow.timeline", "operators.joinside", "operators.coldgroups", "operators.farends"):
-            patch.setattr(f"headrace.{module}._WORTH", 1 << 14)
+    with tuning.using(spill_file_bytes=1 << 14):
         for stop in stops:
             answers(tmp_path / "spilled", TEXT + MEMORY, stop)
         found, seen = answers(tmp_path / "spilled", TEXT + MEMORY)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.graph.source import SourceNode
-from headrace.operators.loose import Loose
-from headrace.operators.order import InputManager
+from headrace.operators.order import AnyOrder, InputManager
 from headrace.pipeline import parse
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.embedded.inflow import Inflow
@@ -44,9 +43,9 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for owner, name in VISITS:
         monkeypatch.setattr(owner, name, counting(name, getattr(owner, name)))
-    more = Loose.more.fget
+    more = AnyOrder.more.fget
     assert more is not None
-    monkeypatch.setattr(Loose, "more", property(counting("more", more)))
+    monkeypatch.setattr(AnyOrder, "more", property(counting("more", more)))
     return counted
 
 

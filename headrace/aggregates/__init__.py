@@ -1,0 +1,1 @@
+"""Aggregate functions as partial values: by instant, by pane and by session."""

@@ -1,0 +1,1 @@
+"""Partial values by instant: the answer at every instant at which it changes."""

@@ -1,0 +1,58 @@
+"""The loop that runs a graph: operators with work first, then sources that can help waiting operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.engine.timekeeper import Asking
+from headrace.errors import InputError
+from headrace.graph.graph import Graph
+from headrace.graph.source import SourceNode
+from headrace.scheduling.executor import Agenda, Executor
+from headrace.scheduling.table import StateTable, strategy
+from headrace.time.timestamp import MAX_TIME
+
+
+class Loop:
+    """A graph, the wall clock, and who runs next. The parts of an engine share one loop."""
+
+    def __init__(self, run_by: str, propagation: str, now: int) -> None:
+        self.now = now
+        self.table = StateTable(strategy(run_by), propagation == "eqg")
+        self.graph = Graph(lambda: self.now)
+        self.agenda = Agenda()
+        self.asking = Asking(self.graph, self.agenda)
+        self._executor = Executor(self.table, lambda source: source.demand(self.now))
+
+    def run(self) -> None:
+        """Run until no operator can do anything and no source can help an operator that waits."""
+        while True:
+            node = self.agenda.ready()
+            if node is not None:
+                self._executor.run(node)
+            elif not self.asking.ask(self.now):
+                break
+
+    def catch_up(self) -> None:
+        """Run with the heartbeats from before this instant, for which some of its rows are late.
+
+        No source is asked for a heartbeat: those of this instant hold only for later rows.
+        """
+        for source in self.graph.sources.values():
+            source.heartbeat(source.in_force(self.now))
+        while (node := self.agenda.ready()) is not None:
+            self._executor.run(node, ask=False)
+
+    def wake(self, source: SourceNode) -> None:
+        """A source has new rows or a new heartbeat."""
+        self.asking.came(source)
+        for node in source.successors:
+            node.fresh = True
+
+
+def check_instant(instant: int, place: str) -> None:
+    """Raise an error if the value is not an instant: an int64 tick."""
+    if isinstance(instant, bool) or not isinstance(instant, (int, np.integer)) or abs(instant) > MAX_TIME:
+        raise InputError(
+            "HR-I012", f"{instant!r} is not an instant", place=place, hint="instants are int64 ticks"
+        )

@@ -1,0 +1,102 @@
+"""The memory of an engine: how much it holds, the budget, and what it spills to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from headrace.errors import BudgetError, SpillError
+from headrace.graph.graph import Graph
+from headrace.memory.accounting import account
+from headrace.memory.budget import budget_bytes, machine_bytes
+from headrace.memory.manager import POLICIES, Manager, Shortage
+from headrace.spill.store import SpillStore
+
+
+class Memory:
+    """`engine.memory`: bytes held, the budget for them, and the store that state is spilled to."""
+
+    def __init__(self, graph: Graph, store: SpillStore | None) -> None:
+        self._graph = graph
+        self.store = store
+        self.manager: Manager | None = None
+
+    def rewire(self) -> None:
+        """The graph has changed: every operator may spill to the store."""
+        if self.store is not None:
+            for node in self._graph.nodes:
+                node.operator.memory.use_spill_store(self.store)
+
+    def use(self, store: SpillStore) -> None:
+        """From now on, state may be spilled to `store`."""
+        self.store = store
+        self.rewire()
+
+    def bytes(self) -> int:
+        """Bytes in memory: state, and rows in buffers."""
+        return account(self._graph).total
+
+    def spilled_bytes(self) -> int:
+        """Bytes of state on disk."""
+        return sum(node.operator.memory.spilled_bytes() for node in self._graph.nodes)
+
+    def spare(self) -> float:
+        """Bytes of the budget that are free."""
+        return inf if self.manager is None else self.manager.budget - account(self._graph, tight=True).own
+
+    def spill(self, bytes: int) -> int:
+        """Spill about `bytes` of state to disk; returns how many bytes left memory.
+
+        The operators with the most state go first. Results stay the same but cost more. Returns 0 if no state
+        can be spilled.
+        """
+        if self.store is None:
+            raise SpillError(
+                "HR-M101",
+                "this engine has nowhere to put state",
+                hint="Engine(spill_to=DirectorySpillStore(path))",
+            )
+        freed = 0
+        for node in sorted(self._graph.nodes, key=lambda n: -n.operator.memory.bytes()):
+            if freed >= bytes:
+                break
+            freed += node.operator.memory.spill(bytes - freed)
+        return freed
+
+    @property
+    def budget(self) -> int | None:
+        """The budget in bytes; None if there is none."""
+        return None if self.manager is None else self.manager.budget
+
+    def set_budget(
+        self,
+        size: int | str | None,
+        *,
+        policy: Shortage = "fail",
+        whole: Callable[[], int] = machine_bytes,
+        measure_at_snapshots: bool = False,
+    ) -> int:
+        """Limit the memory of all queries: bytes, '64 MB', or a share of `whole` such as '25 %'.
+
+        Windows with bounds shrink under memory pressure and grow back to their best size afterwards. If even
+        the smallest windows do not fit, `policy` decides: `fail` with an error, or `spill` state to disk.
+        With `measure_at_snapshots` the engine learns the cost of rows only when a snapshot is taken, and
+        stores it there, so that the same rows after a restore lead to the same choices. None removes the
+        budget. Returns the budget in bytes.
+        """
+        if size is None:
+            self.manager = None
+            return 0
+        if policy not in POLICIES:
+            raise BudgetError(
+                "HR-M003", f"unknown policy {policy!r}", place="budget", hint=f"known: {', '.join(POLICIES)}"
+            )
+        bytes = budget_bytes(size, whole)
+        if policy == "spill" and self.store is None:
+            self.spill(0)
+        if self.manager is None:
+            self.manager = Manager(
+                self._graph, bytes, policy, self.spill, measure_at_snapshots=measure_at_snapshots
+            )
+        self.manager.budget, self.manager.policy = bytes, policy
+        return bytes

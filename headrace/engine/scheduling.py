@@ -1,0 +1,109 @@
+"""What runs next, and what each operator waits for: strategies, break nodes, and the heartbeat level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.engine.loop import Loop
+from headrace.errors import ScheduleError
+from headrace.graph.ets_arcs import PROPAGATION, EtsArc, wire
+from headrace.graph.graph import Graph
+from headrace.graph.levels import LEVELS, apply_labels
+from headrace.graph.node import Node
+from headrace.graph.origins import set_gates, sources_behind
+from headrace.scheduling.table import strategy as named_strategy
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An operator that holds rows until its inputs have heartbeats of `wanted`, and the streams that lack it.
+
+    `since`: the instant since which it has emitted nothing, if that is measured.
+    """
+
+    wanted: int
+    since: int | None
+    streams: tuple[str, ...]
+
+
+class Scheduling:
+    """`engine.scheduling`: the state table that decides what runs next; it can be changed at run time."""
+
+    def __init__(self, loop: Loop, propagation: str) -> None:
+        if propagation not in PROPAGATION:
+            known = ", ".join(PROPAGATION)
+            raise ScheduleError("HR-S002", f"unknown propagation {propagation!r}", hint=f"known: {known}")
+        self.propagation = propagation
+        self.level = "operator"
+        self.table = loop.table
+        self._loop, self._graph = loop, loop.graph
+        self._arcs: list[EtsArc] = []
+
+    def rewire(self) -> None:
+        """The graph has changed."""
+        self._arcs = wire(self._graph, self.propagation)
+        self._label()
+        self.table.forget()
+
+    def _label(self) -> None:
+        """Recompute the labels and gates of the graph for the current heartbeat level."""
+        apply_labels(self._graph, LEVELS[self.level](self._graph))
+        set_gates(self._graph)
+
+    def use(self, strategy: str, nodes: Iterable[Node | str] | None = None) -> None:
+        """Use another strategy, everywhere or at some nodes (or their names), from the next step on."""
+        chosen = None if nodes is None else [node_named(self._graph, node) for node in nodes]
+        self.table.choose(named_strategy(strategy), chosen)
+
+    def set_break(self, node: Node | str) -> None:
+        """Cut the graph at the output of a node."""
+        self.table.set_break(node_named(self._graph, node))
+
+    def unset_break(self, node: Node | str) -> None:
+        """Undo `set_break`."""
+        self.table.unset_break(node_named(self._graph, node))
+
+    def set_level(self, level: str) -> None:
+        """Heartbeats per `query`, per `operator`, or memory-aware (`memory`)."""
+        if level not in LEVELS:
+            raise ScheduleError("HR-S003", f"unknown level {level!r}", hint=f"known: {', '.join(LEVELS)}")
+        self.level = level
+        self.relabel()
+
+    def relabel(self) -> None:
+        """Recompute the streams that each operator waits for: the memory-aware level follows measurements."""
+        self._label()
+        self._loop.agenda.stir_all()
+        self._loop.asking.refresh()
+
+    @property
+    def arcs(self) -> list[EtsArc]:
+        """The ETS arcs that carry heartbeats; empty if heartbeats are in-band."""
+        return self._arcs if self.propagation == "eqg" else []
+
+    def waiting(self) -> dict[str, Waiting]:
+        """The operators that hold rows, by name, with what each waits for."""
+        found = {}
+        for node in self._graph.nodes:
+            needs = node.operator.needs()
+            if needs:
+                wanted = max(need.heartbeat for need in needs)
+                behind = [s for need in needs for s in sources_behind(node.predecessors[need.input])]
+                holding = dict.fromkeys(s.name for s in behind if s.promised < wanted)
+                found[node.name] = Waiting(wanted, node.waiting_since, tuple(holding))
+        return found
+
+    def show(self) -> str:
+        """The state table in the notation of the papers."""
+        return self.table.show(self._graph.nodes)
+
+
+def node_named(graph: Graph, node: Node | str) -> Node:
+    """A node of the graph, given as a node or by its name."""
+    if isinstance(node, Node):
+        return node
+    names = {each.name: each for each in graph.nodes}
+    if node not in names:
+        raise ScheduleError("HR-S004", f"no operator {node!r}", hint=f"operators: {', '.join(names)}")
+    return names[node]

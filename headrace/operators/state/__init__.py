@@ -1,0 +1,1 @@
+"""The state of operators: join sides, ranked rows, sessions, timers."""

@@ -1,0 +1,115 @@
+"""The state of row windows: the n newest rows of each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import tuning
+from headrace.arrays import Ids, Mask
+from headrace.kernels.newest import GONE, NONE, enqueue
+from headrace.schema import Schema
+from headrace.spill.store import SpillStore
+from headrace.state.columns import Buffer
+from headrace.state.key_index import GroupIndex
+from headrace.state.rows import RowStore
+from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MIN_TIME
+
+
+class NewestRows:
+    """Rows in order of entry, chained by partition; a row that is one too many displaces the oldest.
+
+    Adding a row takes constant time. Displaced rows stay in the store until they are half of it. Partitions
+    and chains are derived from the rows, so a snapshot holds only the rows.
+    """
+
+    def __init__(self, schema: Schema, keys: Sequence[str], limit: int) -> None:
+        self._keys = list(keys)
+        self._limit = limit
+        self.rows = RowStore(schema)
+        self._unchain()
+
+    def _unchain(self) -> None:
+        """Start with no partitions and no chains."""
+        self._partitions = GroupIndex(pa.schema([self.rows.schema.field(k) for k in self._keys]))
+        self._heads, self._tails, self._sizes = Buffer(np.int64), Buffer(np.int64), Buffer(np.int64)
+        self._following = Buffer(np.int64)
+        self._displaced = 0
+
+    def add(self, data: pa.RecordBatch) -> Ids:
+        """Add rows in order; returns for each the id of the row that it displaces, or NONE."""
+        self.rows.append(data)
+        return self._chain(data)
+
+    def _chain(self, data: pa.RecordBatch) -> Ids:
+        """Link the last rows of the store, which are `data`."""
+        codes = self._partitions.codes([data.column(name) for name in self._keys], data.num_rows)
+        self._have_chains(len(self._partitions))
+        self._following.extend(len(codes))
+        heads, tails, sizes, following = (np.asarray(b.view, np.int64) for b in self._buffers())
+        displaced = np.empty(len(codes), np.int64)
+        first = self.rows.next - len(codes)
+        enqueue(codes, first, self._limit, heads, tails, sizes, following, displaced)
+        self._displaced += int(np.count_nonzero(displaced != NONE))
+        return displaced
+
+    def _buffers(self) -> tuple[Buffer, Buffer, Buffer, Buffer]:
+        return self._heads, self._tails, self._sizes, self._following
+
+    def _have_chains(self, count: int) -> None:
+        """Add chains until there is one for each of `count` partitions."""
+        fresh = count - len(self._sizes)
+        if fresh > 0:
+            for buffer in (self._heads, self._tails, self._sizes):
+                buffer.extend(fresh)[:] = 0
+
+    def tidy(self) -> None:
+        """Free displaced rows once they are half of the store; ids change."""
+        if 2 * self._displaced > len(self.rows) + tuning.current.compact_after:
+            self._keep(self._live())
+
+    def close(self, punctuation: Punctuation) -> None:
+        """Forget the partitions that match a punctuation on keys: nothing can displace their rows."""
+        closed = punctuation.matches(np.full(len(self.rows), MIN_TIME), self._all())
+        if closed.any():
+            self._keep(self._live() & ~closed)
+
+    def _live(self) -> Mask:
+        """Which rows of the store have not been displaced."""
+        live: Mask = np.asarray(self._following.view) != GONE
+        return live
+
+    def _all(self) -> pa.RecordBatch:
+        """All rows in the store, displaced ones included."""
+        return self.rows.rows(np.arange(len(self.rows)))
+
+    def _keep(self, rows: Mask) -> None:
+        """Keep some rows, and rebuild the chains."""
+        self.rows.compact(rows)
+        self._unchain()
+        self._chain(self._all())
+
+    def bytes(self) -> int:
+        return self.rows.bytes() + self._partitions.bytes() + sum(b.bytes() for b in self._buffers())
+
+    def move_to_disk(self, spill_store: SpillStore) -> None:
+        """Move the arrays into mapped files of a spill store."""
+        for part in (self.rows, self._partitions, *self._buffers()):
+            part.move_to_disk(spill_store)
+
+    def mapped_bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(part.mapped_bytes() for part in (self.rows, self._partitions, *self._buffers()))
+
+    def changes(self, full: bool) -> Mapping[str, Any]:
+        return self.rows.changes(full)
+
+    def apply(self, chunk: Mapping[str, Any]) -> None:
+        self.rows.apply(chunk)
+        if chunk["reset"]:
+            self._unchain()
+        self._chain(chunk["rows"])

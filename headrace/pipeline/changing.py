@@ -1,0 +1,88 @@
+"""A pipeline with one more query, one less, or other bounds: what a command makes of a checked pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.memory.budget import budget_bytes
+from headrace.pipeline.load import Path_, Reader
+from headrace.pipeline.pipeline import Pipeline, PipelineQuery
+from headrace.pipeline.spec import MemoryTable, QuerySpec, StreamSpec
+
+BOUNDS: Final = ("disorder", "latency", "guard")
+"""The bounds of a stream that can change while it is read."""
+
+
+class _Changing(Reader):
+    """Checks a table that does not come from the pipeline file; `name` says what it is."""
+
+    def __init__(self, pipeline: Pipeline, name: str) -> None:
+        super().__init__("", pipeline.root, name, {}, pipeline.file)
+
+    def _place(self, path: Path_) -> str:
+        keys = ".".join(map(str, path[2:] if path[:1] == ("queries",) else path))
+        return f"{self.name}: {keys}" if keys else self.name
+
+
+def with_query(pipeline: Pipeline, table: Mapping[str, Any], since: int = 0, origin: str = "log") -> Pipeline:
+    """The pipeline with one more query, which is checked like a query of the file."""
+    reader = _Changing(pipeline, f"query {table.get('name', '')}".rstrip())
+    spec = reader.valid(QuerySpec, table)
+    made = replace(reader.query(0, spec, pipeline.catalog), since=since, origin=origin)
+    after = _with_queries(pipeline, (*pipeline.queries, made))
+    reader.check_places(after.spec)
+    return after
+
+
+def without_query(pipeline: Pipeline, name: str) -> Pipeline:
+    """The pipeline without a query; the streams that it read are still read."""
+    gone = [query for query in pipeline.queries if query.name == name]
+    after = _with_queries(pipeline, tuple(query for query in pipeline.queries if query.name != name))
+    return replace(after, also_read=pipeline.also_read.union(*(query.streams for query in gone)))
+
+
+def _with_queries(pipeline: Pipeline, queries: tuple[PipelineQuery, ...]) -> Pipeline:
+    """The pipeline with these queries, and their tables in its file."""
+    spec = pipeline.spec.model_copy(update={"queries": [query.spec for query in queries]})
+    return replace(pipeline, spec=spec, queries=queries)
+
+
+def with_bounds(pipeline: Pipeline, stream: str, bounds: Mapping[str, Any]) -> Pipeline:
+    """The pipeline with other bounds of a stream: those named, None for none; the others stay."""
+    reader = _Changing(pipeline, f"stream {stream}")
+    table = pipeline.streams[stream].spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for key, value in bounds.items():
+        inside = table if key == "guard" else table["bounds"]
+        inside.pop(key, None)
+        if value is not None:
+            inside[key] = value
+    spec = reader.valid(StreamSpec, table)
+    made = reader.stream(stream, spec, pipeline.ticks_per_second)
+    whole = pipeline.spec.model_copy(update={"streams": {**pipeline.spec.streams, stream: spec}})
+    after = replace(pipeline, spec=whole, streams={**pipeline.streams, stream: made})
+    reader.at(("skew",), after.heartbeats)
+    return after
+
+
+def with_budget(pipeline: Pipeline, budget: str | int | None, policy: str) -> Pipeline:
+    """The pipeline with another memory budget and policy."""
+    reader = _Changing(pipeline, "budget")
+    table = pipeline.spec.memory.model_dump(exclude_none=True) | {"policy": policy}
+    table |= {"budget": budget}
+    memory = reader.valid(MemoryTable, table)
+    if budget is not None:
+        reader.at(("memory", "budget"), lambda: budget_bytes(budget))
+    return _with_spec(pipeline, {"memory": memory})
+
+
+def with_strategy(pipeline: Pipeline, strategy: str) -> Pipeline:
+    """The pipeline with another strategy, which the caller has checked."""
+    table = pipeline.spec.pipeline.model_copy(update={"strategy": strategy})
+    return _with_spec(pipeline, {"pipeline": table})
+
+
+def _with_spec(pipeline: Pipeline, tables: Mapping[str, Any]) -> Pipeline:
+    """The pipeline with other tables of its file."""
+    return replace(pipeline, spec=pipeline.spec.model_copy(update=tables))

@@ -1,0 +1,1 @@
+"""Analyses of a plan before it runs."""

@@ -1,0 +1,200 @@
+"""Decides where rows must be sorted by time (Tucker & Maier, §4; Srivastava & Widom, §7.5).
+
+A disordered stream stays so as long as the operators above accept it, and is sorted as late as possible:
+after selections and projections, when fewer and narrower rows are left. A union below an operator that
+accepts any order merges without waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import pyarrow as pa
+
+from headrace.errors import PlanError
+from headrace.expressions import col, lit
+from headrace.plan.analysis.istream_state import ticks_of
+from headrace.plan.nodes.core import (
+    Aggregate,
+    IStream,
+    Plan,
+    Project,
+    RStream,
+    Select,
+    SlidingAggregate,
+    Source,
+    Table,
+    ToStream,
+    Unary,
+    Union,
+    Window,
+)
+from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
+from headrace.plan.nodes.trees import takes_pieces, walk
+from headrace.plan.nodes.user_aggregates import UserCall
+from headrace.plan.nodes.windows import Sliding
+
+INSENSITIVE = (Select, Project)
+
+
+@dataclass(frozen=True)
+class Order(Unary):
+    """Rows in order of time; simultaneous rows in order of arrival. The input manager of one operator."""
+
+
+@dataclass(frozen=True)
+class Merge(Union):
+    """A union that does not sort: rows pass as they come, and punctuations bound the disorder."""
+
+
+@dataclass(frozen=True)
+class Expand(Unary):
+    """One copy of each row for each window that contains it, at the tick at which the window is reported.
+
+    So a late row counts in the windows that are still open, and only in those.
+    """
+
+    window: Sliding
+
+
+@dataclass(frozen=True)
+class Disorder:
+    """The streams whose rows may come out of order; with `admitted`, a late row still counts where it can."""
+
+    streams: frozenset[str]
+    admitted: frozenset[str] = frozenset()
+
+
+def place_orders(plan: Plan, disorder: Disorder) -> Plan:
+    """`plan` with every disordered stream sorted below the first operator that needs it."""
+    return _place(plan, disorder, any_order_ok=False, pieces=True)
+
+
+def _place(plan: Plan, disorder: Disorder, any_order_ok: bool, pieces: bool) -> Plan:
+    """Place orders below an operator.
+
+    `any_order_ok`: the operator accepts rows in any order. `pieces`: it accepts one row per slide in place of
+    a row that is valid for several slides.
+    """
+    if isinstance(plan, Source):
+        return plan if any_order_ok or plan.name not in disorder.streams else Order(plan)
+    if isinstance(plan, INSENSITIVE):
+        below = plan.with_inputs((_place(plan.inputs[0], disorder, True, pieces),))
+        return below if any_order_ok or not is_disordered(below, disorder) else Order(below)
+    if isinstance(plan, Union):
+        return _place_union(plan, disorder, any_order_ok, pieces)
+    admitted = bool(_sources(plan) & disorder.admitted)
+    if isinstance(plan, SlidingAggregate) and admitted:
+        return _place_admitting(plan, disorder)
+    if isinstance(plan, SessionAggregate) and admitted:
+        return _place_sessions(plan, disorder)
+    if isinstance(plan, Window) and isinstance(plan.spec, Sliding) and admitted and pieces:
+        return _place_window(plan, plan.spec, disorder)
+    pieces = isinstance(plan, ToStream) or (pieces and takes_pieces(plan))
+    placed = plan.with_inputs(tuple(_place(i, disorder, False, pieces) for i in plan.inputs))
+    return _remembering(placed) if isinstance(placed, ToStream) and admitted else placed
+
+
+def _place_union(plan: Union, disorder: Disorder, any_order_ok: bool, pieces: bool) -> Plan:
+    """A `Merge`, which does not sort, if the rows of a branch may be out of order; else a `Union`."""
+    branches = tuple(_place(b, disorder, any_order_ok, pieces) for b in plan.branches)
+    loose = any(is_disordered(b, disorder) for b in branches)
+    return Merge(branches) if loose else Union(branches)
+
+
+def _remembering(plan: ToStream) -> Plan:
+    """A node that reports rows, adapted to an input that may split a row into one per slide."""
+    if isinstance(plan, IStream):
+        return replace(plan, nets=plan.nets or any(isinstance(each, Expand) for each in walk(plan)))
+    if isinstance(plan, RStream):
+        return replace(plan, once=plan.once or ticks_of(plan.input) == plan.ticks)
+    return plan
+
+
+def _place_window(plan: Window, window: Sliding, disorder: Disorder) -> Plan:
+    """As for an aggregate: a row that is valid for several slides becomes one row for each."""
+    below = _place(plan.input, disorder, True, True)
+    if not is_disordered(below, disorder):
+        return plan.with_inputs((below,))
+    return replace(plan, input=Order(Expand(below, window)), spec=_one_slide(window))
+
+
+def _one_slide(window: Sliding) -> Sliding:
+    """A window that holds the copies of `Expand` from one report to the next."""
+    return Sliding(window.slide, window.slide, window.ticks.phase)
+
+
+def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
+    """Rows are assigned to windows before they are sorted: each window is one tick of one slide."""
+    placed = _place(plan.input, disorder, True, True)
+    if not is_disordered(placed, disorder):
+        return plan.with_inputs((placed,))
+    _refuse_order(plan)
+    window = plan.window
+    each = replace(plan, input=Order(Expand(placed, window)), window=_one_slide(window))
+    if plan.bounds is None or window.size == window.slide:
+        return each
+    start, end = plan.bounds
+    size = lit(window.size, pa.int64())
+    names = [name for name in plan.schema.names if name != start]
+    columns = {name: col(name) for name in names} | {start: col(end) - size}
+    return Project(each, tuple((name, columns[name]) for name in plan.schema.names))
+
+
+def _place_sessions(plan: SessionAggregate, disorder: Disorder) -> Plan:
+    """Rows are assigned to sessions as they come; a row between two sessions merges them."""
+    below = _place(plan.input, disorder, True, True)
+    if not is_disordered(below, disorder):
+        return plan.with_inputs((below,))
+    _refuse_order(plan)
+    single = next((c for c in plan.calls if isinstance(c, UserCall) and not c.definition.merges), None)
+    if single is not None:
+        raise PlanError(
+            "HR-P010",
+            f"{single.function} cannot merge, but under `admit` a late row may make one session of two",
+            hint=f"give {single.function} a method merge(state, later), or enforce this stream strictly",
+        )
+    values = {f.name: getattr(plan, f.name) for f in fields(plan)}
+    return MergingSessions(**{**values, "input": below})
+
+
+def _refuse_order(plan: Aggregate) -> None:
+    """Raise HR-P010 for an aggregate that depends on the order of rows."""
+    placed = next((call for call in plan.calls if call.minds_order), None)
+    if placed is not None:
+        raise PlanError(
+            "HR-P010",
+            f"{placed.function} needs rows in order, which `admit` does not keep",
+            hint="enforce this stream strictly, or use min and max",
+        )
+
+
+def is_disordered(plan: Plan, disorder: Disorder) -> bool:
+    """Whether the rows of a placed plan may come out of order."""
+    if isinstance(plan, Source):
+        return plan.name in disorder.streams
+    if isinstance(plan, Merge):
+        return True
+    return isinstance(plan, (*INSENSITIVE, Expand)) and is_disordered(plan.inputs[0], disorder)
+
+
+def _sources(plan: Plan) -> frozenset[str]:
+    if isinstance(plan, Source):
+        return frozenset({plan.name})
+    return frozenset[str]().union(*(_sources(i) for i in plan.inputs))
+
+
+# The order of simultaneous rows, if the result depends on it.
+#
+# Only `[ROWS n]`, `LAG`, `first` and `last` depend on it. The law: on a path of selections, projections and
+# lags from one source or table, simultaneous rows keep the order in which it delivered them; anywhere else
+# (after a union, join, aggregate …) they are ordered by content, column by column, nulls first, NaN last. So
+# the answer depends on the rows alone, never on scheduling, batching or parallelism.
+
+
+def keeps_arrival_order(plan: Plan) -> bool:
+    """Whether simultaneous rows of `plan` are taken in the order of their source."""
+    while isinstance(plan, (Select, Project, Lag, Window, Order)):
+        plan = plan.input
+    return isinstance(plan, (Source, Table))

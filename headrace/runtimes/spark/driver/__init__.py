@@ -1,0 +1,1 @@
+"""Code for the driver: it builds the Spark plan and runs it."""

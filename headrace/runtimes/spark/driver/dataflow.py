@@ -1,0 +1,239 @@
+"""The Spark plan of queries: partitioners, then stateful operators, then one table with everything they emit.
+
+    stream ─ mapInArrow(Partitioner) ─┐
+    stream ─ mapInArrow(Partitioner) ─┼─ union ─ groupBy("shard") ─ transformWithStateInPandas(Host) ─ ...
+    timer  ─ mapInArrow(Clock…)      ─┘
+
+Each source is scanned once, for all queries. If a query needs two different keys, there are two stateful
+operators, one above the other; rows that only the upper one reads pass through the lower one unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine.inputs import Inputs
+from headrace.pipeline import Pipeline
+from headrace.plan.nodes.core import Plan
+from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.progress import observed
+from headrace.runtimes.spark.driver.reading import takes
+from headrace.runtimes.spark.driver.record import Record
+from headrace.runtimes.spark.driver.stream_rows import StreamSet, clock_ticks, now, stream_rows
+from headrace.runtimes.spark.driver.timer import clock_of
+from headrace.runtimes.spark.driver.topology import (
+    HomeOf,
+    Level,
+    Placed,
+    Topology,
+    World,
+    clock_routes,
+    end_routes,
+    targets,
+    topology,
+)
+from headrace.runtimes.spark.types import spark_schema
+from headrace.runtimes.spark.worker.answers import Outlet, is_flat
+from headrace.runtimes.spark.worker.controlling import ControlSpec
+from headrace.runtimes.spark.worker.host import Host
+from headrace.runtimes.spark.worker.packing import PACKED_DDL
+from headrace.runtimes.spark.worker.partitioner import (
+    NOW,
+    ClockBroadcast,
+    CommandBroadcast,
+    EndBroadcast,
+    Partitioner,
+    Target,
+    TickBroadcast,
+)
+from headrace.runtimes.spark.worker.running import HostSpec
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """Plans over the DataFrames of their streams.
+
+    `tables` are the rows of their tables, as Arrow bytes. `prefixes` are filters and projections of a stream
+    that Spark runs itself; the plans read what is left.
+    """
+
+    plans: Mapping[str, Plan]
+    streams: StreamSet
+    frames: Mapping[str, DataFrame]
+    tables: Mapping[str, bytes]
+    inputs: Inputs
+    options: SparkOptions
+    outlet: Outlet
+    prefixes: Mapping[str, Plan] = field(default_factory=dict)
+    before: Record = field(default_factory=Record)
+    """The record of an earlier start, without the queries that are reset."""
+    generation: int = 0
+    since: Mapping[str, int] = field(default_factory=dict)
+    together: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    reset: frozenset[str] = frozenset()
+    reload: frozenset[str] = frozenset()
+    commands: DataFrame | None = None
+    """The control log as a stream of texts, each a command; with it, `pipeline` is what is in force."""
+    pipeline: Pipeline | None = None
+    position: int = 0
+
+    def build(self, metrics: str) -> DataFrame:
+        """Results and side outputs in one table, with figures named `metrics` in Spark's progress."""
+        made: DataFrame = reduce(DataFrame.union, self._packages())
+        for level in self.levels:
+            leaving = PACKED_DDL if level is not self.levels[-1] else spark_schema(self._leaving)
+            made = made.groupBy("shard").transformWithStateInPandas(
+                Host(*level), outputStructType=leaving, outputMode="append", timeMode="none"
+            )
+        return observed(made, [source.name for source in self.streams.sources], metrics)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The hosts: one stateful operator of Spark for each level."""
+        return self.topology.levels
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The hosts, and where each is."""
+        options, recorded = self.options, self.options.arrival is not None
+        taken = (
+            {}
+            if recorded
+            else {name: takes(df, reached=name in options.reached) for name, df in self._frames.items()}
+        )
+        world = World(
+            self.inputs,
+            self.shards,
+            self._partitions,
+            recorded,
+            self.tables,
+            tuple(options.witnesses),
+            taken,
+            self.before.placed,
+        )
+        made = topology(self.plans, world, self.outlet)
+        packed = self.outlet.packed or self._must_pack(made.levels)
+        budget = options.budget_in(self._spark)
+
+        control = None if self.pipeline is None else self._control(self.pipeline, made.placed, world)
+
+        def complete(host: HostSpec) -> HostSpec:
+            return replace(
+                host,
+                outlet=replace(host.outlet, packed=packed),
+                budget=budget,
+                policy=options.policy,
+                reoptimize=options.reoptimize,
+                generation=self.generation,
+                since={name: self.since.get(name, 0) for name in host.queries},
+                reset=self.reset.intersection(host.queries),
+                reload=self.reload.intersection(host.tables),
+                control=control,
+                ticks_per_second=self.streams.ticks_per_second,
+            )
+
+        return replace(made, levels=tuple(tuple(map(complete, level)) for level in made.levels))
+
+    def _control(self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World) -> ControlSpec:
+        """How hosts follow the control log."""
+        queries = tuple(
+            replace(each, query=each.query.with_plan(self.plans[each.name])) for each in pipeline.queries
+        )
+        homes = tuple(each.home for each in placed if each.level == 0)
+        of = HomeOf(self.inputs, world.shards)
+        return ControlSpec(replace(pipeline, queries=queries), self.position, homes, of)
+
+    def _must_pack(self, made: tuple[Level, ...]) -> bool:
+        """Whether results are put in order across shards, or have nested columns.
+
+        PySpark would convert nested columns value by value.
+        """
+        shards = max(len(host.shard_keys) for level in made for host in level)
+        nested = not all(is_flat(plan.schema) for plan in self.plans.values())
+        return nested or len(self.plans) > 1 or (self.options.ordered and shards > 1)
+
+    @property
+    def _partitions(self) -> int:
+        """Spark's number of partitions, which a checkpoint freezes."""
+        return self.before.partitions or self.options.partitions_in(self._spark)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of a host that is partitioned by a key."""
+        most = self._partitions
+        return most if self.options.shards is None else max(1, min(self.options.shards, most))
+
+    @property
+    def packed(self) -> bool:
+        """Whether results leave as Arrow bytes."""
+        return self.levels[-1][0].outlet.packed
+
+    @property
+    def _leaving(self) -> Schema:
+        """The columns of the combined table."""
+        return self.levels[-1][0].outlet.leaving(next(iter(self.plans.values())).schema)
+
+    @property
+    def _spark(self) -> SparkSession:
+        return next(iter(self.frames.values())).sparkSession
+
+    @property
+    def _frames(self) -> dict[str, DataFrame]:
+        """The DataFrames of the queries and of witness streams, by name."""
+        return {**self.options.witnesses, **self.frames}
+
+    def _packages(self) -> list[DataFrame]:
+        """What the lowest operator takes: every stream once, the timer, and the end of the streams."""
+        packages = [self._partitioned(name, to) for name, to in sorted(targets(self.levels).items())]
+        timer = self._timer()
+        if timer is not None:
+            packages.append(self._ticking(timer))
+        if self.commands is not None:
+            commands = self.commands.mapInArrow(CommandBroadcast(end_routes(self.levels)), PACKED_DDL)
+            packages.append(commands.withColumn("now", self._now(commands)))
+        if self.options.ending is not None:
+            ending = self.options.ending.select(F.unix_micros(F.current_timestamp()).alias(NOW))
+            packages.append(ending.mapInArrow(EndBroadcast(end_routes(self.levels)), PACKED_DDL))
+        return packages
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What `_packages` reads, in order: without names, a checkpoint knows sources by their order."""
+        own = {"timer": self.options.clock, "control log": self.commands, "end": self.options.ending}
+        return (*sorted(targets(self.levels)), *(f"the {n}" for n, each in own.items() if each is not None))
+
+    def _partitioned(self, name: str, to: list[Target]) -> DataFrame:
+        """A stream in packages. A clock that all rows share is a column of the packages, not of the rows."""
+        stream = min((target.stream for target in to), key=lambda stream: stream.witness)
+        rows = stream_rows(self._frames[name], stream, self.streams, self.prefixes, self.options)
+        packages = rows.mapInArrow(Partitioner(to), PACKED_DDL)
+        return packages if stream.recorded else packages.withColumn("now", self._now(packages))
+
+    def _timer(self) -> DataFrame | None:
+        """The ticks: one source for all hosts."""
+        timer = self.options.clock
+        if timer is None:
+            return None
+        if self.options.arrival is not None:
+            assert isinstance(timer, DataFrame)
+            return timer.select(self._now(timer).alias(NOW))
+        clock, instant = clock_of(self._spark, timer)
+        return clock.select(clock_ticks(instant, self.streams.ticks_per_second).alias(NOW))
+
+    def _ticking(self, timer: DataFrame) -> DataFrame:
+        """The ticks of the timer, sent to every shard."""
+        routes = clock_routes(self.levels)
+        if self.options.arrival is not None:
+            return timer.mapInArrow(TickBroadcast(routes), PACKED_DDL)
+        newest = isinstance(self.options.timer, DataFrame)
+        packages = timer.mapInArrow(ClockBroadcast(routes, newest), PACKED_DDL)
+        return packages.withColumn("now", self._now(packages))
+
+    def _now(self, df: DataFrame) -> Column:
+        return now(df, self.streams.ticks_per_second, self.options)

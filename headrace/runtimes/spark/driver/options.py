@@ -1,0 +1,227 @@
+"""`SparkOptions`: how a query runs on Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Final, get_args
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.engine import Shortage
+from headrace.engine.inputs import Inputs
+from headrace.errors import BudgetError, SparkError
+from headrace.memory.budget import budget_bytes
+from headrace.plan.nodes.core import Source
+from headrace.runtimes.spark.driver.bounds import AllBounds, inputs_of, nearest
+from headrace.time.durations import Duration
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """Options of `headrace.spark.apply` and `headrace.spark.outputs`.
+
+    options = SparkOptions(bounds={"bids": {"disorder": "10 seconds"}})
+    headrace.spark.apply(query, {"bids": bids}, options)
+    """
+
+    bounds: AllBounds = None
+    """How late rows may be, by stream: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}`.
+
+    `disorder` is relative to the newest row of the stream, `latency` to the clock. A
+    `headrace.time.bounds.Bounds` or learned heartbeats describe all streams at once.
+    """
+
+    enforce: str = "strict"
+    """What happens to late rows.
+
+    `"strict"` sends them to the late output. `"admit"` still counts them where no result has been emitted for
+    their time. `"refuse"` fails the query.
+    """
+
+    guard: Duration | None = None
+    """Reject rows that are further ahead of the clock than this, so that one wrong clock does no harm."""
+
+    inputs: Inputs | None = None
+    """Bounds, idle-source policies and rules in one object, in place of `bounds`, `enforce` and `guard`."""
+
+    timer: Duration | DataFrame | None = "1 second"
+    """The clock of a `latency` bound: how often it ticks.
+
+    A streaming DataFrame with one timestamp column is used as the clock itself. None turns it off.
+    """
+
+    reached: Mapping[str, str] = field(default_factory=dict)
+    """By stream, the column that says when a row reached its source, such as Kafka's `timestamp`.
+
+    With it, results keep coming while a rate limit leaves a backlog at the source.
+    """
+
+    arrival: str | None = None
+    """A column of every stream that replaces the clock, to replay recorded rows as they came.
+
+    The timer then ticks only if it is a DataFrame that has this column too.
+    """
+
+    ending: DataFrame | None = None
+    """A streaming DataFrame whose first row ends all streams: all results that are still held come out."""
+
+    witnesses: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Streams that the query does not read but the bounds mention, by name.
+
+    Only their times are read, from a column `__headrace_ticks`, to advance the watermarks of the others.
+    """
+
+    time_column: str | None = None
+    """Adds a column of this name to the results: the time of each result, in ticks."""
+
+    shards: int | None = None
+    """The maximum number of shards. The default, and the limit, is the number of shuffle partitions."""
+
+    memory: int | str | None = None
+    """How much state each shard may hold: bytes, a size such as `"64 MB"`, or a share such as `"25 %"`.
+
+    A share is of the executor's memory and is divided among the tasks that it runs at once. Windows and
+    granularities that the query declares with a range change to stay within it.
+    """
+
+    policy: Shortage = "fail"
+    """What happens when the smallest windows do not fit into `memory`.
+
+    `"fail"` stops the query. `"spill"` moves state to the executor's disk.
+    """
+
+    reoptimize: int | bool = False
+    """Reorder joins and conditions by what each shard measures, after this many rows or more.
+
+    True uses a default number of rows.
+    """
+
+    ordered: bool = True
+    """Emit the results in the order of their times, across shards.
+
+    Each micro-batch is put in order in one task. False leaves the results of each shard apart.
+    """
+
+    native: bool = True
+    """Let Spark run filters and projections before and after the engine.
+
+    This applies to `apply` only: late and rejected rows are written as they came, before any filter.
+    """
+
+    def __new__(cls, *unnamed: object, **named: object) -> SparkOptions:
+        """Raise an error for unknown options; the hint for a misspelt name is the nearest option."""
+        for value in unnamed:
+            message = f"an option without a name: {type(value).__name__}"
+            raise SparkError("HR-SP25", message, hint="give options by name: SparkOptions(bounds=...)")
+        for name in named:
+            if name not in NAMES:
+                raise SparkError("HR-SP25", f"there is no option {name!r}", hint=nearest(name, NAMES))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, accepted in _ACCEPTED.items():
+            value = getattr(self, name)
+            if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+                message = f"the option {name} cannot be of type {type(value).__name__}"
+                expected = " or ".join("None" if kind is _NONE else kind.__name__ for kind in accepted)
+                raise SparkError("HR-SP25", message, place=name, hint=f"expected {expected}")
+        if self.policy not in get_args(Shortage):
+            hint = nearest(self.policy, get_args(Shortage))
+            raise BudgetError("HR-M003", f"unknown policy {self.policy!r}", place="policy", hint=hint)
+
+    @property
+    def clock(self) -> Duration | DataFrame | None:
+        """The timer in use: recorded arrivals replace the wall clock."""
+        replayed = self.arrival is not None and not isinstance(self.timer, DataFrame)
+        return None if replayed else self.timer
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """The columns that results have besides those of the query."""
+        return () if self.time_column is None else (self.time_column,)
+
+    def inputs_for(self, sources: Sequence[Source], per_second: int | None) -> Inputs:
+        """What these options promise about streams, checked against them."""
+        names = [source.name for source in sources]
+        found = self.inputs or inputs_of(self.bounds, names, self.enforce, self.guard, per_second)
+        found.check(sources)
+        return found
+
+    def partitions_in(self, spark: SparkSession) -> int:
+        """How many partitions a shuffle has in a session."""
+        return int(spark.conf.get(_PARTITIONS) or 1)
+
+    def budget_in(self, spark: SparkSession) -> int | None:
+        """How many bytes of state a shard may hold in a session."""
+        if self.memory is None:
+            return None
+        return budget_bytes(self.memory, lambda: task_bytes(lambda name: spark.conf.get(name, None)))
+
+
+NAMES: Final = tuple(each.name for each in fields(SparkOptions))
+
+_NONE: Final = type(None)
+_ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
+    "enforce": (str,),
+    "guard": (str, int, timedelta, _NONE),
+    "inputs": (Inputs, _NONE),
+    "timer": (str, int, timedelta, DataFrame, _NONE),
+    "reached": (Mapping,),
+    "arrival": (str, _NONE),
+    "ending": (DataFrame, _NONE),
+    "witnesses": (Mapping,),
+    "time_column": (str, _NONE),
+    "shards": (int, _NONE),
+    "memory": (str, int, _NONE),
+    "policy": (str,),
+    "reoptimize": (int, bool),
+    "ordered": (bool,),
+    "native": (bool,),
+}
+"""The types of each option except `bounds`, which `inputs_of` checks."""
+
+
+# A share of an executor's memory, for one shard: `memory="25 %"`.
+#
+# An executor runs several tasks at once, each with one shard at a time, and the share is what they may hold
+# together. If Spark limits the memory of Python (`spark.executor.pyspark.memory`), it is a share of that.
+
+Setting = Callable[[str], str | None]
+"""Looks up a setting in Spark's configuration."""
+
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PYTHON: Final = "spark.executor.pyspark.memory"
+_EXECUTOR: Final = "spark.executor.memory"
+_DRIVER: Final = "spark.driver.memory"
+_DEFAULT: Final = "1g"
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*).*\])?")
+
+
+def task_bytes(setting: Setting) -> int:
+    """The memory of an executor, divided by the number of tasks that it runs at once."""
+    local = _LOCAL.fullmatch(setting("spark.master") or "")
+    executor = _DRIVER if local else _EXECUTOR
+    written = setting(_PYTHON) or setting(executor) or _DEFAULT
+    return spark_bytes(written) // _tasks(setting, local)
+
+
+def _tasks(setting: Setting, local: re.Match[str] | None) -> int:
+    """How many tasks an executor runs at once; with a local master, the driver is the executor."""
+    if local:
+        cores = os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
+    else:
+        cores = int(setting("spark.executor.cores") or 1)
+    return max(1, cores // int(setting("spark.task.cpus") or 1))
+
+
+def spark_bytes(written: str) -> int:
+    """A size as Spark writes it: '2g', '512m', '1024k'; a number alone counts mebibytes."""
+    size = written.strip().upper().removesuffix("B")
+    if size.isdecimal():
+        unit = "B" if written.strip().upper().endswith("B") else "MiB"
+        return budget_bytes(f"{size} {unit}")
+    return budget_bytes(f"{size[:-1]} {size[-1]}iB")

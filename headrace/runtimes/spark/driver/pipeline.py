@@ -1,0 +1,317 @@
+"""A pipeline file on Spark: all its queries are one job, a Spark streaming query with one checkpoint.
+
+With a checkpoint, the job follows the control log. What its shards cannot change while they run, such as the
+bounds of a stream, the driver changes by starting the job again, which keeps its state.
+
+If all streams end, the run reads all files in one micro-batch, ends the streams with it (`EndBroadcast`) and
+stops by itself. Otherwise it runs until it is stopped.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
+from headrace.engine.inputs import Inputs
+from headrace.engine.reasons import Reason, merged
+from headrace.errors import PipelineError, SparkError
+from headrace.pipeline import Pipeline, PipelineQuery
+from headrace.runtimes.embedded.evolving import (
+    OUTPUTS,
+    check_clock,
+    check_names,
+    check_streams,
+    check_tables,
+    continued_outputs,
+    essence,
+    table_digests,
+)
+from headrace.runtimes.spark.driver.control_log import ControlLog
+from headrace.runtimes.spark.driver.job import Control, Job, JobQuery, Sink
+from headrace.runtimes.spark.driver.lock import is_contended, lock
+from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.progress import Progress, read
+from headrace.runtimes.spark.driver.session import session
+from headrace.runtimes.spark.driver.sinks import Sinks
+from headrace.runtimes.spark.driver.source_names import OWN, named_sources, reader
+from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
+
+LOOK = 1
+"""Seconds between two checks of the running job."""
+
+QUIET: dict[str, Any] = {"spark.ui.showConsoleProgress": False, "spark.log.level": "ERROR"}
+OnProgress = Callable[[Progress], object]
+
+
+@dataclass
+class Account:
+    """What a query read and wrote in this run."""
+
+    batches: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    answers: int = 0
+    late: int = 0
+    rejected: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+    def add(self, progress: Progress, query: PipelineQuery) -> None:
+        """Add a micro-batch. The rows of a stream are counted from the first start of the job."""
+        self.batches += 1
+        self.answers += progress.queries.get(query.name, 0)
+        read = {name: each for name, each in progress.streams.items() if name in query.streams}
+        self.late += sum(each.late for each in read.values())
+        self.rejected += sum(each.rejected for each in read.values())
+        reasons = (each for each in progress.reasons if each.stream in read)
+        self.reasons = merged((*self.reasons, *reasons))
+        self.rows |= {name: each.rows for name, each in read.items()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended, `finished` or `stopped`, and the account of each query."""
+
+    state: str
+    queries: dict[str, Account]
+
+
+class Runner:
+    """Runs a pipeline on Spark, in the given session or in a new one."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession | None = None,
+        *,
+        reset: Collection[str] = (),
+        reload: Collection[str] = (),
+        say: Callable[[str], object] = lambda message: None,
+    ) -> None:
+        if pipeline.spec.pipeline.record is not None:
+            raise PipelineError(
+                "HR-F017",
+                "runs on Spark cannot be recorded",
+                place="pipeline.record",
+                hint='leave record out, or set runtime = "embedded"',
+            )
+        for name, stream in pipeline.spec.streams.items():
+            if stream.shed is not None:
+                raise PipelineError(
+                    "HR-F017",
+                    "load shedding is not available on Spark, whose sources wait",
+                    place=f"streams.{name}.shed",
+                    hint="leave shed out; limit micro-batches by maxFilesPerTrigger or maxOffsetsPerTrigger",
+                )
+        self.pipeline = pipeline
+        self._given, self._say = spark, say
+        self._reset, self._reload = frozenset(reset), frozenset(reload)
+        self._stopping = False
+        self._accounts: dict[str, Account] = {}
+
+    def stop(self) -> None:
+        """Stop soon. An interrupted micro-batch runs again at the next start, with the same output."""
+        self._stopping = True
+
+    def run(self, on_progress: OnProgress | None = None) -> Result:
+        """Run until all streams have ended, or until stopped."""
+        with ExitStack() as stack:
+            spark = self._given or session(self.pipeline.name, **QUIET)
+            if self._given is None:
+                stack.callback(spark.stop)
+            home = self._home(stack)
+            stack.enter_context(lock(home, spark))  # before generators and sinks write anything
+            log = self._control_log(Frames(spark, self.pipeline, home))
+            report = on_progress or (lambda progress: None)
+            while self._runs(spark, home, log, report):
+                self._reset = self._reload = frozenset()
+        return Result("stopped" if self._stopping else "finished", self._accounts)
+
+    def _control_log(self, frames: Frames) -> ControlLog | None:
+        """The control log; runs that end, and replays, take only the commands that are there at the start."""
+        if self.pipeline.spec.pipeline.checkpoint is None:
+            return None
+        log = ControlLog(self.pipeline, self._say)
+        self.pipeline = log.start()
+        return None if frames.bounded or frames.replays else log
+
+    def _runs(self, spark: SparkSession, home: Path, log: ControlLog | None, report: OnProgress) -> bool:
+        """Run the job once; true if it must be started again, because of a command."""
+        if self._stopping:
+            return False
+        if log is not None:
+            self.pipeline = log.start()
+        self._accounts |= {q.name: Account() for q in self.pipeline.queries if q.name not in self._accounts}
+        with named_sources(spark):
+            frames = Frames(spark, self.pipeline, home)
+            job = self._job(frames, log)
+            trigger = {"availableNow": True} if frames.bounded else None
+            running = job.start(trigger=trigger, reset=self._reset, reload=self._reload)
+        if str(job.changes):
+            self._say(f"this start {job.changes}")
+        try:
+            self._watch(running, job, log, report)
+        finally:
+            running.stop()
+        return log is not None and log.must_start_again and not self._stopping
+
+    def _home(self, stack: ExitStack) -> Path:
+        """The directory for checkpoints: that of the pipeline file, or a temporary one."""
+        written = self.pipeline.spec.pipeline.checkpoint
+        if written is None:
+            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace")))
+        return self.pipeline.path(written).absolute() / "spark"
+
+    # --- starting
+
+    def _job(self, frames: Frames, log: ControlLog | None) -> Job:
+        """All queries as one job; an error in one of them is reported before anything runs."""
+        checkpoint = frames.home / "job"
+        if (frames.home / "queries").exists():
+            raise SparkError(
+                "HR-SP21",
+                "the checkpoint was written by a version of Headrace with one Spark query per query",
+                place=str(frames.home),
+                hint="continue with that version, or start with a new checkpoint and new outputs",
+            )
+        options = SparkOptions(
+            inputs=self._inputs(),
+            memory=self.pipeline.spec.memory.budget,
+            policy=self.pipeline.spec.memory.policy,
+            reoptimize=self.pipeline.spec.pipeline.reoptimize,
+            timer=None if frames.bounded or frames.replays else "1 second",
+            arrival=ARRIVAL if frames.replays else None,
+            ending=_ending(frames.spark, frames.home) if frames.bounded else None,
+        )
+        streams = {name: frames.of(name) for name in self.pipeline.read}
+        job = Job(streams, options, str(checkpoint), self.pipeline.name)
+        if log is not None:
+            commands = log.stream(frames.spark)
+            job.follow(Control(self.pipeline, log.position, commands, lambda: self._current(job, log)))
+        written = self._written(job, frames)
+        for query in self.pipeline.queries:
+            self._add(job, query, written)
+        return job
+
+    def _written(self, job: Job, frames: Frames) -> frozenset[str]:
+        """The outputs that were written before; an error if the file cannot go on with the checkpoint."""
+        check_names(self.pipeline, self._reset, self._reload)
+        clock = "arrival" if frames.replays else "system"
+        tables, place = table_digests(self.pipeline), job.checkpoint
+        job.definition = essence(self.pipeline) | {"clock": clock, "table_files": tables}
+        record = job.record
+        if record is None:
+            return frozenset()
+        known = {f"{name}/{output}" for name in job.started() for output in OUTPUTS}
+        before = record.definition
+        if not before:
+            return frozenset(known)
+        check_tables(before["table_files"], tables, self.pipeline, self._reload)
+        check_clock(before["clock"], clock, place)
+        check_streams(before["streams"], record.streams, self.pipeline, place)
+        noted = {f"{each['name']}/{output}" for each in before["queries"] for output in OUTPUTS}
+        return frozenset(known & (continued_outputs(before, job.definition) | (known - noted)))
+
+    def _add(self, job: Job, query: PipelineQuery, written: Collection[str] = ()) -> None:
+        """Add a query with its sinks to a job; `written` are outputs that go on."""
+        sinks = self._sinks(query, written, job.when_accepted)
+        job.add(query.name, query.query, **sinks, time_column=query.spec.sink.time)
+
+    def _current(self, job: Job, log: ControlLog) -> Mapping[str, JobQuery]:
+        """The queries with their sinks, after the commands that shards may have applied by now."""
+        pipeline = log.look(job.has_home)
+        named = {query.name: query for query in pipeline.queries}
+        for name in job.queries.keys() - named:
+            job.remove(name)
+        job.when_accepted.clear()
+        for name in named.keys() - job.queries:
+            self._add(job, named[name])
+        for each in job.when_accepted:
+            each()
+        self.pipeline = pipeline
+        return job.with_sinks
+
+    def _sinks(
+        self, query: PipelineQuery, written: Collection[str], when_accepted: list[Callable[[], object]]
+    ) -> dict[str, Sink]:
+        """The sinks of a query."""
+        spec, place = query.spec, f"queries.{query.name}"
+
+        def make(output: str) -> Sinks:
+            return Sinks(self.pipeline, f"{query.name}/{output}" not in written, when_accepted)
+
+        found = {"sink": make("sink").answers(spec.sink, query.query.schema, f"{place}.sink")}
+        if spec.late is not None:
+            found["late"] = make("late").of(spec.late, LATE_SCHEMA, f"{place}.late")
+        if spec.rejected is not None:
+            found["rejected"] = make("rejected").of(spec.rejected, REJECTED_SCHEMA, f"{place}.rejected")
+        return found
+
+    def _inputs(self) -> Inputs:
+        """What the file declares about its streams, the same as in the embedded runtime."""
+        rules = {name: stream.rules for name, stream in self.pipeline.read.items()}
+        return Inputs(self.pipeline.heartbeats(), self.pipeline.promises(), rules=rules)
+
+    # --- running
+
+    def _watch(self, running: StreamingQuery, job: Job, log: ControlLog | None, report: OnProgress) -> None:
+        """Report the progress of the job until it ends or must stop; raise if it fails."""
+        last = -1
+        while running.isActive and not self._stopping:
+            self._wait(running)
+            last = self._reported(running, last, report)
+            if log is not None:
+                log.look(job.has_home)
+                self._stopping |= log.must_stop
+                if log.must_start_again:
+                    break
+        running.stop()
+        self._wait(running)
+        self._reported(running, last, report)
+
+    def _reported(self, running: StreamingQuery, last: int, report: OnProgress) -> int:
+        """Count and report the micro-batches after number `last`; returns the number of the newest."""
+        for each in map(read, running.recentProgress):
+            if each.hosted and each.batch > last:
+                last = each.batch
+                for query in self.pipeline.queries:
+                    self._accounts.setdefault(query.name, Account()).add(each, query)
+                report(each)
+        return last
+
+    def _wait(self, running: StreamingQuery) -> None:
+        """Wait for a moment, or until the job ends; raise if it failed."""
+        try:
+            running.awaitTermination(LOOK)
+            if (failed := running.exception()) is not None:
+                raise failed
+        except PySparkException as error:
+            if is_contended(error):
+                raise  # `lock` turns it into HR-SP22
+            raise SparkError(
+                "HR-SP30",
+                f"the pipeline failed: {_gist(error)}",
+                place=self.pipeline.name,
+                hint="committed output is safe; run the pipeline again to continue",
+            ) from error
+
+
+def _gist(error: PySparkException) -> str:
+    """The line of a Spark exception that has the error of Headrace, or else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if line.startswith(("headrace", "HR-"))), lines[0])
+
+
+def _ending(spark: SparkSession, home: Path) -> DataFrame:
+    """A stream of one row, which exists from the start."""
+    folder = home / "ending"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "row.txt").write_text("end\n")
+    return reader(spark, f"{OWN}end").text(str(folder))

@@ -1,0 +1,190 @@
+"""What a job notes beside its checkpoint, so that a changed job finds its state at the next start.
+
+The record says in which shards each query is and of which generation it is. It has an empty snapshot of each
+host, with which a changed job is compared before anything runs. It is written before the first micro-batch,
+so after a crash it may be ahead of the state: the comparison with the state itself is made by each shard.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from headrace import disk
+from headrace.errors import SparkError
+from headrace.runtimes.spark.driver.lock import local_directory
+from headrace.runtimes.spark.driver.topology import Placed
+
+FORMAT: Final = 1
+NAME: Final = "_headrace.job.json"
+"""Spark does not read files whose names begin with `_`."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A start of a job: its number, Spark's partitions, the hosts, and the generation of each query.
+
+    `together` has, by generation, the queries that started together and their text
+    (`headrace.pipeline.sharing`). `snapshots` has one snapshot for each host of `placed`, without any rows.
+    """
+
+    generation: int = 0
+    partitions: int = 0
+    placed: tuple[Placed, ...] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
+    together: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    snapshots: tuple[bytes, ...] = ()
+    position: int = 0
+    """The last command of the control log that this start contains."""
+    sources: tuple[str, ...] = ()
+    """The sources of the Spark plan, in order."""
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    """The pipeline file as plain data; empty for a job that was made in Python."""
+
+    @property
+    def queries(self) -> frozenset[str]:
+        """The queries that have state."""
+        return frozenset(name for each in self.placed for name in each.queries)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that were read, which have a position in the checkpoint."""
+        return frozenset(name for each in self.placed for name in each.streams)
+
+    def with_added(self, homes: Mapping[str, tuple[int, ...]]) -> Record:
+        """The record with queries that were added while the job ran, by the shards of their homes."""
+        placed = []
+        for each in self.placed:
+            new = [name for name, shard_keys in homes.items() if shard_keys == each.shard_keys]
+            placed.append(replace(each, queries=tuple(dict.fromkeys((*each.queries, *new)))))
+        return replace(self, placed=tuple(placed))
+
+    def without(self, queries: frozenset[str]) -> Record:
+        """The record as if these queries had never run."""
+        placed = tuple(
+            replace(each, queries=tuple(name for name in each.queries if name not in queries))
+            for each in self.placed
+        )
+        return replace(self, placed=placed)
+
+    def text(self) -> str:
+        """As JSON, with a checksum in the first line."""
+        plain = asdict(self) | {"snapshots": [b64encode(each).decode() for each in self.snapshots]}
+        body = json.dumps({"format": FORMAT, **plain})
+        return f"{zlib.crc32(body.encode()):08x}\n{body}\n"
+
+    @staticmethod
+    def of(text: str, place: str) -> Record:
+        """The record that `text` wrote."""
+        crc, _, body = text.partition("\n")
+        body = body.removesuffix("\n")
+        try:
+            if int(crc, 16) != zlib.crc32(body.encode()):
+                raise ValueError
+            plain: dict[str, Any] = json.loads(body)
+        except ValueError:
+            raise SparkError(
+                "HR-SP21",
+                "the record of the job is damaged",
+                place=place,
+                hint="restore a copy of the checkpoint, or start with a new one",
+            ) from None
+        if plain.pop("format") != FORMAT:
+            raise SparkError(
+                "HR-SP21",
+                "the record of the job was written by another version of Headrace",
+                place=place,
+                hint="continue with the version that wrote it, or start with a new checkpoint",
+            )
+        placed = tuple(_placed(each) for each in plain.pop("placed"))
+        snapshots = tuple(b64decode(each) for each in plain.pop("snapshots"))
+        sources = tuple(plain.pop("sources", ()))
+        return Record(**plain, placed=placed, snapshots=snapshots, sources=sources)
+
+
+def _placed(plain: dict[str, Any]) -> Placed:
+    keys = plain["keys"]
+    return Placed(
+        plain["level"],
+        None if keys is None else {name: tuple(key) for name, key in keys.items()},
+        tuple(plain["shard_keys"]),
+        tuple(plain["queries"]),
+        plain["reduced"],
+        tuple(plain["streams"]),
+        tuple(plain["tables"]),
+        {kind: tuple(names) for kind, names in plain["reported"].items()},
+    )
+
+
+def read(spark: SparkSession, checkpoint: str) -> Record | None:
+    """The record beside a checkpoint; None at the first start."""
+    local = _directory(spark, checkpoint)
+    if local is not None:
+        file = local / NAME
+        return Record.of(file.read_text(), str(file)) if file.exists() else None
+    system, path = _hadoop(spark, f"{checkpoint}/{NAME}")
+    if not system.exists(path):
+        return None
+    stream = system.open(path)
+    try:
+        return Record.of(bytes(stream.readAllBytes()).decode(), f"{checkpoint}/{NAME}")
+    finally:
+        stream.close()
+
+
+def write(spark: SparkSession, checkpoint: str, record: Record) -> None:
+    """Write the record beside a checkpoint; a crash leaves the old one or the new one."""
+    text = record.text()
+    local = _directory(spark, checkpoint)
+    if local is not None:
+        with disk.coded(SparkError, "HR-SP34", "write the record of the job", local):
+            _replace(local, text.encode())
+        return
+    system, draft = _hadoop(spark, f"{checkpoint}/{NAME}.draft")
+    stream = system.create(draft, True)
+    stream.write(bytearray(text.encode()))
+    stream.close()
+    _, path = _hadoop(spark, f"{checkpoint}/{NAME}")
+    system.delete(path, False)
+    system.rename(draft, path)
+
+
+def _replace(folder: Path, data: bytes) -> None:
+    """Replace the record in a directory by one rename."""
+    files = disk.current
+    files.mkdir(folder)
+    draft = folder / f"{NAME}.draft"
+    with files.open(draft, "wb", private=True) as file:
+        file.write(data)
+        files.flush(file)
+    files.replace(draft, folder / NAME)
+    files.sync(folder)
+
+
+def _directory(spark: SparkSession, checkpoint: str) -> Path | None:
+    """The directory of a checkpoint on this machine; None if it is on another file system."""
+    if hasattr(spark, "_jvm"):
+        return local_directory(spark, checkpoint)
+    return None if urlparse(checkpoint).scheme else Path(checkpoint)
+
+
+def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The file system of a path, and the path, as Hadoop has them."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise SparkError(
+            "HR-SP34",
+            "with Spark Connect the checkpoint of a job must be on this machine",
+            place=path,
+            hint="use a local path, or a session without Spark Connect",
+        )
+    found = jvm.org.apache.hadoop.fs.Path(path)
+    return found.getFileSystem(spark._jsc.hadoopConfiguration()), found

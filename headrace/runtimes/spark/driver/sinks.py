@@ -1,0 +1,152 @@
+"""The sinks of a pipeline file on Spark: functions that write the rows of each micro-batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.connectors.encode import csv_header
+from headrace.connectors.existing_output import clear, is_there, refuse
+from headrace.connectors.sinks import ENCODERS
+from headrace.errors import PipelineError
+from headrace.expressions.types import INSTANT
+from headrace.pipeline import Pipeline
+from headrace.pipeline import spec as file
+from headrace.runtimes.embedded.factory import format_of
+from headrace.runtimes.spark.driver.job import Files, Sink
+from headrace.runtimes.spark.worker.partitioner import typed
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as text, in `mapInArrow`: the same lines that the embedded runtime writes."""
+
+    schema: Schema
+    format: str
+    header: bool = True
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        head = csv_header(self.schema) if self.format == "csv" and self.header else b""
+        for batch in batches:
+            if batch.num_rows:
+                lines = head + ENCODERS[self.format](typed(batch, self.schema))
+                head = b""
+                yield pa.RecordBatch.from_pydict({"value": [lines.decode().removesuffix("\n")]})
+
+
+@dataclass(frozen=True)
+class LineFiles:
+    """Text files in a folder `batch=<number>` for each micro-batch, overwritten if that runs again."""
+
+    path: str
+    encoded: Encoded
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        lines = rows.mapInArrow(self.encoded, "value string")
+        lines.write.mode("overwrite").text(f"{self.path}/batch={batch}")
+
+
+@dataclass(frozen=True)
+class StandardOut:
+    """Lines on standard output; a micro-batch that runs again prints again."""
+
+    encoded: Encoded
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        for row in rows.mapInArrow(self.encoded, "value string").toLocalIterator():
+            print(row.value, file=sys.stdout, flush=True)
+
+
+@dataclass(frozen=True)
+class OfSpark:
+    """Any Spark sink that takes batches; a micro-batch that runs again is written again."""
+
+    format: str
+    options: dict[str, Any]
+    path: str | None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        rows.write.format(self.format).options(**self.options).mode("append").save(self.path)
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A sink whose rows get their time as a timestamp, for streams with real time."""
+
+    sink: Sink
+    column: str
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        self.sink(rows.withColumn(self.column, F.timestamp_micros(self.column)), batch)
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Creates the sinks of a pipeline; `fresh`: the output has not been written before.
+
+    `when_accepted` gets what must happen before the first write, if the start is not refused.
+    """
+
+    pipeline: Pipeline
+    fresh: bool
+    when_accepted: list[Callable[[], object]]
+
+    def of(self, spec: Any, schema: Schema, place: str) -> Sink:
+        """The sink that `spec` describes, for rows of `schema`."""
+        made: Sink = SINKS[type(spec)](self, spec, schema, place)
+        return made
+
+    def answers(self, spec: Any, schema: Schema, place: str) -> Sink:
+        """The sink of the results, with a time column if the file asks for one."""
+        if spec.time is None or self.pipeline.ticks_per_second is None:
+            extra = [] if spec.time is None else [pa.field(spec.time, pa.int64())]
+            return self.of(spec, pa.schema([*schema, *extra]), place)
+        stamped = schema.append(pa.field(spec.time, INSTANT))
+        return Stamped(self.of(spec, stamped, place), spec.time)
+
+    def prepare(self, spec: file.FilesTo, path: Path, place: str) -> None:
+        """Check for existing output at the first start."""
+        if spec.existing == "append":
+            raise PipelineError(
+                "HR-F017",
+                "on Spark a run cannot append to the output of another run",
+                place=place,
+                hint='set existing = "replace", or choose another path',
+            )
+        if not self.fresh:
+            return
+        if spec.existing == "error" and is_there(path):
+            raise refuse(path, append=False)
+        if spec.existing == "replace" or path.is_file():
+            self.when_accepted.append(lambda: clear(path))
+
+
+def _files(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    name = format_of(spec.format, spec.path, place)
+    path = sinks.pipeline.path(spec.path).absolute()
+    if name == "arrow":
+        raise PipelineError(
+            "HR-F017", "Spark cannot write Arrow files", place=place, hint="use parquet, json or csv"
+        )
+    sinks.prepare(spec, path, place)
+    return LineFiles(str(path), Encoded(schema, name)) if name in ENCODERS else Files(str(path), name)
+
+
+def _of_spark(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    path = None if spec.path is None else str(sinks.pipeline.path(spec.path).absolute())
+    return OfSpark(spec.format, dict(spec.options), path)
+
+
+SINKS: Final[dict[type[Any], Callable[[Sinks, Any, Schema, str], Sink]]] = {
+    file.FilesTo: _files,
+    file.StdoutTo: lambda sinks, spec, schema, place: StandardOut(Encoded(schema, spec.format, header=False)),
+    file.SparkTo: _of_spark,
+}

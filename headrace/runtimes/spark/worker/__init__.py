@@ -1,0 +1,1 @@
+"""Code for Spark's Python workers: partitioners, and hosts that run the engine."""

@@ -1,0 +1,187 @@
+"""Commands of the control log in a host: every shard applies a command in the same micro-batch.
+
+Commands are a source of the job, so a micro-batch that runs again has the same ones. Those that change which
+queries run or how (`headrace.control.in_force.CHANGES`) are part of the job from its next start on; a host
+skips them if it started with them. The others change only the state: the state says which were applied.
+
+A query that is added while the job runs goes to the first host that already gets all the rows that it needs,
+by a key that it can use. If there is none, no host takes it, and the driver starts the job again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headrace.control import (
+    AddQuery,
+    Command,
+    Entry,
+    Heartbeat,
+    Punctuate,
+    RemoveQuery,
+    Resize,
+    SetLevel,
+    SetStrategy,
+    apply,
+)
+from headrace.control.in_force import CHANGES, changed
+from headrace.control.log import read_entry
+from headrace.engine import Engine
+from headrace.errors import HeadraceError
+from headrace.pipeline import Pipeline, PipelineQuery
+from headrace.plan.nodes.core import Plan
+from headrace.runtimes.spark.worker.state_store import key_text
+
+
+@dataclass(frozen=True)
+class Home:
+    """A host that can take queries: its keys as text (None: one shard), and what its shards have.
+
+    `reported` are the streams whose late and rejected rows are reported in full, by kind.
+    """
+
+    shard_keys: tuple[int, ...]
+    keys: Mapping[str, tuple[str, ...]] | None
+    streams: frozenset[str]
+    tables: frozenset[str] = frozenset()
+    reported: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def takes(self, query: PipelineQuery, choices: Iterable[Mapping[str, Any] | None]) -> bool:
+        """Whether a query can run here, partitioned in one of these ways."""
+        read = frozenset(query.streams)
+        tables = {table.name for table in query.query.tables}
+        wanted = {kind: getattr(query.spec, kind) for kind in ("late", "rejected")}
+        if not read <= self.streams or not tables <= self.tables:
+            return False
+        if any(sink and not read <= self.reported.get(kind, frozenset()) for kind, sink in wanted.items()):
+            return False
+        return any(self._has(keys) for keys in choices)
+
+    def _has(self, keys: Mapping[str, Any] | None) -> bool:
+        if keys is None or self.keys is None:
+            return keys is None and self.keys is None
+        have = self.keys
+        return all(not key or have.get(name) == key_text(key) for name, key in keys.items())
+
+
+@dataclass(frozen=True)
+class ControlSpec:
+    """What a host needs to follow the log: the pipeline in force after command `position`, and the homes.
+
+    `home_of` is the place of a query in `homes`, or None.
+    """
+
+    pipeline: Pipeline
+    position: int
+    homes: tuple[Home, ...]
+    home_of: Callable[[PipelineQuery, tuple[Home, ...]], int | None]
+
+    def following(
+        self, shard_keys: tuple[int, ...], queries: Mapping[str, Plan], followed: Mapping[str, Any] | None
+    ) -> Following:
+        """How a shard of a host follows the log, from where it was."""
+        known = Followed(self.position) if followed is None else Followed.of(followed).since(self.position)
+        return Following(self, shard_keys, dict(queries), self.pipeline, known)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How far a shard has followed the log: the last command, and the changes since the job started."""
+
+    applied: int = 0
+    changes: tuple[Entry, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {"applied": self.applied, "changes": [entry.to_json() for entry in self.changes]}
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> Followed:
+        """What `plain` wrote."""
+        return Followed(plain["applied"], tuple(map(Entry.from_json, plain["changes"])))
+
+    def since(self, position: int) -> Followed:
+        """Without the changes that a job contains which started after command `position`."""
+        return replace(self, changes=tuple(each for each in self.changes if each.number > position))
+
+
+IN_BAND: Final = (AddQuery, RemoveQuery, Resize, Punctuate, Heartbeat, SetStrategy, SetLevel)
+"""Commands that hosts apply while the job runs; for the others the driver starts the job again."""
+
+
+@dataclass
+class Following:
+    """A host's engine as it follows the log: the queries that run in it now, and the pipeline in force."""
+
+    control: ControlSpec
+    shard_keys: tuple[int, ...]
+    queries: dict[str, Plan]
+    pipeline: Pipeline
+    followed: Followed
+
+    def rebuild(self, engine: Engine) -> None:
+        """Make the changes that the state contains, in an engine that has just been built."""
+        for entry in self.followed.changes:
+            self._change(engine, entry)
+
+    def follow(self, engine: Engine, texts: Iterable[str]) -> None:
+        """Apply the commands of a micro-batch that are new, in order; `texts` are files of the log."""
+        for entry in sorted(_entries(texts), key=lambda entry: entry.number):
+            if not isinstance(entry.command, IN_BAND):
+                continue
+            if type(entry.command) in CHANGES:
+                known = max([self.control.position, *(each.number for each in self.followed.changes)])
+                if entry.number > known:
+                    self._change(engine, entry)
+                    self.followed = replace(self.followed, changes=(*self.followed.changes, entry))
+            elif entry.number > self.followed.applied:
+                self._tell(engine, entry)
+                self.followed = replace(self.followed, applied=entry.number)
+
+    def _change(self, engine: Engine, entry: Entry) -> None:
+        """Change the queries or how they run. A command that cannot be applied is reported by the driver."""
+        command = entry.command
+        with suppress(HeadraceError):
+            after = changed(self.pipeline, entry)
+            if isinstance(command, AddQuery):
+                self._add(engine, after, entry)
+            elif not isinstance(command, RemoveQuery):
+                apply(entry, engine, after)
+            elif command.name in self.queries:
+                engine.remove(command.name)
+                del self.queries[command.name]
+            self.pipeline = after
+
+    def _add(self, engine: Engine, after: Pipeline, entry: Entry) -> None:
+        """Add a query if it belongs here."""
+        assert isinstance(entry.command, AddQuery)
+        query = next(each for each in after.queries if each.name == entry.command.name)
+        home = self.control.home_of(query, self.control.homes)
+        if home is not None and self.control.homes[home].shard_keys == self.shard_keys:
+            engine.add(query.name, query.query.plan, since=entry.number)
+            self.queries[query.name] = query.query.plan
+
+    def _tell(self, engine: Engine, entry: Entry) -> None:
+        """Apply a command that changes only the state, if it is about something here."""
+        if _is_here(entry.command, engine, self.queries):
+            with suppress(HeadraceError):
+                apply(entry, engine, self.pipeline)
+
+
+def _entries(texts: Iterable[str]) -> Iterator[Entry]:
+    """The commands in files of the log, without those that are damaged; the driver reports these."""
+    for text in texts:
+        with suppress(HeadraceError):
+            entry = read_entry(text)
+            if entry is not None:
+                yield entry
+
+
+def _is_here(command: Command, engine: Engine, queries: Mapping[str, Plan]) -> bool:
+    if isinstance(command, Resize):
+        return command.query in queries
+    assert isinstance(command, Punctuate | Heartbeat)
+    return command.stream in engine.streams

@@ -1,0 +1,1 @@
+"""Syntax trees to plans: names, types and clauses."""

@@ -1,0 +1,336 @@
+"""GROUP BY and aggregates: finds the keys and the aggregates, and rewrites the expressions above them.
+
+After aggregation a row has the keys, the aggregates and, for a sliding window, its bounds. In an expression
+over the input, each key expression is replaced by the key's column; any input column that remains is not
+grouped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headrace.errors import PlanError
+from headrace.expressions import Case, Cast, Column, Expression, Literal
+from headrace.expressions.types import widens
+from headrace.plan.analysis.check import ends_known
+from headrace.plan.nodes.aggregates import result_type
+from headrace.plan.nodes.core import AggregateCall, Granularity, Plan
+from headrace.plan.nodes.user_aggregates import UserAggregate, UserCall
+from headrace.schema import DataType, Schema
+from headrace.sql.binder.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
+from headrace.sql.binder.quality_columns import GRAIN, WORST, is_quality
+from headrace.sql.binder.resolver import BOUNDS, Resolver
+from headrace.sql.binder.scope import Scope, fresh
+from headrace.sql.binder.typed import expression, predicate, type_of
+from headrace.sql.binder.windows import least_of, ticks
+from headrace.sql.definitions import USER
+from headrace.sql.parser.clauses import GRANULARITY, GranularityClause
+from headrace.sql.parser.parse import check_read
+from headrace.sql.place import Code, fail
+
+Arguments = tuple[Expression, ...]
+"""The arguments of an aggregate; empty means `*`."""
+
+
+class Grouping(Resolver):
+    """Resolves SELECT and HAVING where rows are grouped, and collects the aggregates on the way.
+
+    A name that is not a column of the input may be a bound of the sliding window or an alias of SELECT.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        aliases: Mapping[str, exp.Expr],
+        sliding: bool,
+        granularity: GranularityClause | None = None,
+    ) -> None:
+        super().__init__(scope, "GROUP BY")
+        self.aliases = aliases
+        self.keys: dict[Expression, str] = {}
+        self.calls: dict[tuple[str, Arguments], AggregateCall] = {}
+        self.uses_bounds = False
+        self.granularity = granularity
+        self.quality_column: str | None = None
+        self._taken = {name.lower() for name in scope.schema.names}
+        self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
+        self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in self.bounds.values()]
+        self._inside_alias = False
+
+    @property
+    def schema(self) -> Schema:
+        return pa.schema([*self.scope.schema, *self._added])
+
+    def add_key(self, node: exp.Expr) -> None:
+        """Group by `node`.
+
+        The bounds of the window need no key: they are the same for all rows of an answer.
+        """
+        found = expression(self, node)
+        if self._is_bound(found):
+            return
+        if isinstance(found, Literal) and is_quality(node):
+            return
+        if isinstance(found, Literal):
+            fail(
+                Code.GROUP_POSITION,
+                "cannot group by a constant",
+                node,
+                "name a column, or leave GROUP BY out",
+            )
+        name = found.name if isinstance(found, Column) else fresh("key", self._taken)
+        self.keys.setdefault(found, name)
+
+    def column(self, node: exp.Column) -> Expression:
+        found, name = self.scope.find(node), node.name.lower()
+        bare = not node.args.get("table")
+        is_alias = bare and name in self.aliases and not self._inside_alias
+        if found is not None and not (is_alias and self._hides(found)):
+            return Column(found)
+        if bare and name in self.bounds:
+            self.uses_bounds = True
+            return Column(self.bounds[name])
+        return self._alias(self.aliases[name]) if is_alias else self.missing(node)
+
+    def _hides(self, column: str) -> bool:
+        """In HAVING, an alias takes precedence over a column that is not grouped, as in Spark."""
+        return self.clause == "HAVING" and Column(column) not in self.keys
+
+    def _alias(self, node: exp.Expr) -> Expression:
+        """Resolve the expression behind an alias; aliases inside it are not resolved again."""
+        from headrace.sql.binder.scalars import build
+
+        self._inside_alias = True
+        try:
+            return build(self, node)
+        finally:
+            self._inside_alias = False
+
+    def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
+        """The column of an aggregate call, computed once for equal calls; `condition` is its FILTER."""
+        if self.clause == "GROUP BY":
+            return super().aggregate(node, condition)
+        inside = Inside(self)
+        user = node.meta.get(USER)
+        if isinstance(user, UserAggregate):
+            function, arguments = user.name, user_arguments(inside, node, user)
+            sees_nulls = user.nulls
+        else:
+            function, arguments = _arguments(inside, node)
+            sees_nulls = function in SEES_NULLS
+        if condition is not None:
+            if sees_nulls:
+                fail(
+                    Code.AGGREGATE, f"{function} does not take FILTER", node, "filter the rows in a subquery"
+                )
+            arguments = _filtered(inside, arguments, condition)
+        self._round(node)
+        key = (function, arguments)
+        if key not in self.calls:
+            self.calls[key] = self._typed(inside, function, arguments, node)
+        return Column(self.calls[key].name)
+
+    def quality(self, node: exp.Anonymous) -> Expression:
+        """For a group, the worst quality of its rows: the answer depends on it."""
+        found = super().quality(node)
+        if isinstance(found, Literal) or self.clause == "GROUP BY" or found in self.keys:
+            return found
+        key = (WORST[node.name.lower()], (found,))
+        if key not in self.calls:
+            self.calls[key] = self._typed(Inside(self), *key, node)
+        return Column(self.calls[key].name)
+
+    def grain(self, node: exp.Anonymous) -> Expression:
+        if self.granularity is None or node.expressions:
+            return super().grain(node)
+        grain, coarsest = bounds_of(self.granularity, self.scope)
+        if coarsest is None:
+            return Literal(grain, pa.int64())
+        if self.quality_column is None:
+            self.quality_column = fresh(GRAIN, self._taken)
+            self._added.append(pa.field(self.quality_column, pa.int64()))
+        return Column(self.quality_column)
+
+    def _round(self, node: exp.Anonymous) -> None:
+        """Record the granularity written after an aggregate; all aggregates of a SELECT must agree."""
+        outer = node.parent if isinstance(node.parent, exp.Filter) else node
+        clause = node.meta.get(GRANULARITY) or outer.meta.get(GRANULARITY)
+        if clause is None:
+            return
+        parts = (clause.finest.parts, clause.coarsest and clause.coarsest.parts)
+        known = self.granularity
+        if known is not None and parts != (known.finest.parts, known.coarsest and known.coarsest.parts):
+            hint = "use two subqueries and join them"
+            fail(
+                Code.GRANULARITY,
+                "all aggregates of a SELECT must have the same granularity",
+                clause.span,
+                hint,
+            )
+        self.granularity = clause
+
+    def _typed(self, inside: Resolver, function: str, given: Arguments, node: exp.Expr) -> AggregateCall:
+        """The call under a new name; its arguments are not columns yet."""
+        name, user = fresh(function, self._taken), node.meta.get(USER)
+        call = AggregateCall(name, function) if user is None else UserCall(name, function, definition=user)
+        below = pa.schema([pa.field(f"x{i}", type_of(inside, each, node)) for i, each in enumerate(given)])
+        call = call.over(below.names)
+        try:
+            self._added.append(pa.field(name, result_type(call, below)))
+        except PlanError as error:
+            fail(Code.TYPES, error.message, node, error.hint)
+        return call
+
+    def after(self, found: Expression) -> Expression:
+        """`found`, which this resolver made, as an expression over the grouped rows."""
+        made = self._substituted(found)
+        assert isinstance(made, Expression)
+        return made
+
+    def _substituted(self, value: Any) -> Any:
+        """Replace key expressions by the columns of the keys, recursively."""
+        if isinstance(value, tuple):
+            return tuple(self._substituted(each) for each in value)
+        if not isinstance(value, Expression):
+            return value
+        if value in self.keys:
+            return Column(self.keys[value])
+        if isinstance(value, Column):
+            return self._grouped(value)
+        parts = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = {name: self._substituted(part) for name, part in parts.items()}
+        same = all(changed[name] is part for name, part in parts.items())
+        return value if same else replace(value, **changed)
+
+    def _grouped(self, column: Column) -> Column:
+        """Check that a column exists after grouping."""
+        calls = {call.name for call in self.calls.values()}
+        if column.name in calls or self._is_bound(column):
+            return column
+        hint = "add it to GROUP BY, or aggregate it: first(…), max(…)"
+        fail(
+            Code.NOT_GROUPED,
+            f"column {column.name!r} is neither grouped nor aggregated",
+            self.origin(column),
+            hint,
+        )
+
+    def _is_bound(self, found: Expression) -> bool:
+        """Whether it is `window_start` or `window_end`."""
+        return isinstance(found, Column) and found.name in self.bounds.values()
+
+
+class Inside(Resolver):
+    """Resolves the arguments of an aggregate: columns of the rows, and the quality of each row."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        super().__init__(grouping.scope, "an aggregate")
+        self._grouping = grouping
+
+    @property
+    def schema(self) -> Schema:
+        return self._grouping.schema
+
+    def grain(self, node: exp.Anonymous) -> Expression:
+        return self._grouping.grain(node)
+
+
+def _arguments(inside: Resolver, node: exp.Anonymous) -> tuple[str, Arguments]:
+    """The aggregate function and its arguments."""
+    check_read(node)
+    function = AGGREGATES[node.name.lower()]
+    if len(node.expressions) != 1:
+        fail(Code.ARGUMENTS, f"{function} takes 1 argument, not {len(node.expressions)}", node)
+    of = node.expressions[0]
+    if isinstance(of, exp.Distinct):
+        return _distinct(inside, function, of)
+    if isinstance(of, exp.Star):
+        check_read(of)
+        if function != "count":
+            fail(Code.AGGREGATE, f"{function} needs a column", of, "only count(*) takes a star")
+        return function, ()
+    found = expression(inside, of)
+    counts_all = function == "count" and isinstance(found, Literal) and found.value is not None
+    return function, () if counts_all else (found,)
+
+
+def _distinct(inside: Resolver, function: str, node: exp.Distinct) -> tuple[str, Arguments]:
+    """The aggregate that computes `function(DISTINCT x)`."""
+    if function not in DISTINCT or len(node.expressions) != 1:
+        hint = "DISTINCT works in count, min and max, with one expression: count(DISTINCT x)"
+        fail(Code.AGGREGATE, f"CQL does not support this {function}(DISTINCT …)", node, hint)
+    return DISTINCT[function], (expression(inside, node.expressions[0]),)
+
+
+def _filtered(inside: Resolver, arguments: Arguments, condition: exp.Expr) -> Arguments:
+    """Rows that fail the condition become null, which aggregates ignore."""
+    first, *others = arguments or (Literal(1),)
+    return (Case(((predicate(inside, condition), first),)), *others)
+
+
+# Arguments of user-defined aggregates, cast to the declared types.
+
+
+def user_arguments(inside: Resolver, node: exp.Anonymous, user: UserAggregate) -> tuple[Expression, ...]:
+    """The arguments of the aggregate; numbers of a narrower type are widened."""
+    check_read(node)
+    wanted, given = user.arguments, node.expressions
+    odd = next((each for each in given if isinstance(each, (exp.Star, exp.Distinct))), None)
+    if odd is not None:
+        hint = "name the columns" if isinstance(odd, exp.Star) else "use a subquery with SELECT DISTINCT"
+        fail(Code.AGGREGATE, f"{user.name} takes only columns and expressions", odd, hint)
+    if len(given) != len(wanted):
+        some = f"{len(wanted)} argument{'' if len(wanted) == 1 else 's'}"
+        fail(Code.ARGUMENTS, f"{user.name} takes {some}, not {len(given)}", node)
+    return tuple(_argument(inside, each, of) for each, of in zip(given, wanted, strict=True))
+
+
+def _argument(inside: Resolver, node: exp.Expr, wanted: DataType | None) -> Expression:
+    """One argument, widened to the declared type if possible."""
+    found = expression(inside, node)
+    of = type_of(inside, found, node)
+    return found if wanted is None or of == wanted or not widens(of, wanted) else Cast(found, wanted)
+
+
+# `AVG(x) [GRANULARITY …]`: the validity of rows is rounded before they are aggregated (Cammert et al., §2.2).
+
+
+def rounded(plan: Plan, clause: GranularityClause | None, scope: Scope, quality_column: str | None) -> Plan:
+    """The input of an aggregate at the requested granularity, which `quality_column` shows if given."""
+    if clause is None:
+        return plan
+    if not ends_known(plan):
+        hint = "use a time window such as [RANGE 1 HOUR]"
+        fail(Code.GRANULARITY, "GRANULARITY needs a time window", clause.span, hint)
+    return Granularity(plan, *bounds_of(clause, scope), quality_column)
+
+
+def bounds_of(clause: GranularityClause, scope: Scope) -> tuple[int, int | None]:
+    """The finest and the coarsest granularity, in ticks; it is fixed if there is no coarsest."""
+    per_second = _ticks_per_second(scope)
+    if clause.coarsest is None:
+        return ticks(clause.finest, per_second), None
+    coarsest = ticks(clause.coarsest, per_second)
+    return least_of(clause.finest, coarsest, "FINEST", "COARSEST", per_second), coarsest
+
+
+def refuse_on_slides(clause: GranularityClause | None) -> None:
+    """Reject a granularity on a sliding window: its answers change only at its slides."""
+    if clause is not None:
+        hint = "remove GRANULARITY, or write [RANGE …] without SLIDE"
+        fail(
+            Code.GRANULARITY,
+            "GRANULARITY cannot be combined with SLIDE: a sliding window is answered at each slide",
+            clause.span,
+            hint,
+        )
+
+
+def _ticks_per_second(scope: Scope) -> int | None:
+    """Ticks per second of the streams in FROM; tables have none."""
+    return next((i.input.ticks_per_second for i in scope.items if not i.input.is_static), None)

@@ -1,0 +1,1 @@
+"""CQL text to syntax trees: the dialect that Headrace adds to Spark SQL."""

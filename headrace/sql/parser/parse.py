@@ -1,0 +1,130 @@
+"""Text to statements, with sqlglot's errors turned into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+
+from headrace.sql.parser.clauses import ToStream
+from headrace.sql.parser.dialect import Cql, CqlParser
+from headrace.sql.place import Code, Fault, Span, fail
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """The statements of `text`, in order; raises a `Fault` if it is not valid CQL."""
+    found = read(text, CqlParser._parse_statement)
+    return [each for each in found if each is not None and not isinstance(each, exp.Semicolon)]
+
+
+def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
+    """Apply `rule` of the parser to each part of `text`; parts end with a semicolon."""
+    dialect = Cql()
+    try:
+        tokens = dialect.tokenize(text)
+        return dialect.parser(error_level=ErrorLevel.IMMEDIATE)._parse(rule, tokens, text)
+    except (Fault, RecursionError):
+        raise
+    except ParseError as error:
+        fail(Code.SYNTAX, _description(error), _place(error, text))
+    except TokenError as error:
+        at = Span(error.end - 1, error.end) if error.end else None
+        fail(Code.SYNTAX, "the text cannot be parsed from here on", at, "is a quote or comment left open?")
+    except Exception as error:
+        # On some invalid texts sqlglot fails with an arbitrary Python exception.
+        fail(Code.SYNTAX, f"this is not valid SQL ({type(error).__name__} while parsing)")
+
+
+def _description(error: ParseError) -> str:
+    """The first line of sqlglot's message."""
+    said = str(error.errors[0].get("description") or "") if error.errors else ""
+    return said.split("\n")[0].split(" but got <")[0].rstrip(".") or "this is not valid SQL"
+
+
+def _place(error: ParseError, text: str) -> Span | None:
+    """The place of the error: sqlglot gives the line and last column of the token, and quotes it."""
+    if not error.errors:
+        return None
+    line, column = error.errors[0].get("line"), error.errors[0].get("col")
+    token = str(error.errors[0].get("highlight") or "")
+    if not line or column is None:
+        return None
+    begin = sum(len(each) for each in text.splitlines(keepends=True)[: line - 1])
+    end = begin + column
+    return (
+        Span(end - len(token), end) if token and text[end - len(token) : end] == token else Span(end - 1, end)
+    )
+
+
+# No part of a query is ignored: a part that the binder does not use is an error.
+#
+# sqlglot parses the SQL of thirty databases. `READ` has an entry for each kind of node that CQL knows, with
+# the parts that the binder uses; any other part that is present is an error at its place.
+
+
+READ: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"})
+    | {"order", "limit", "qualify"},
+    exp.Union: frozenset({"this", "expression", "distinct", "with_"}),
+    exp.Except: frozenset({"this", "expression", "distinct", "with_"}),
+    ToStream: frozenset({"this", "kind", "with_"}),
+    exp.Subquery: frozenset({"this", "alias", "with_"}),
+    exp.Table: frozenset({"this", "alias"}),
+    exp.TableAlias: frozenset({"this", "columns"}),
+    exp.Join: frozenset({"this", "on", "kind"}),
+    exp.With: frozenset({"expressions"}),
+    exp.CTE: frozenset({"this", "alias"}),
+    exp.Group: frozenset({"expressions"}),
+    exp.Distinct: frozenset({"expressions"}),
+    exp.Window: frozenset({"this", "partition_by", "order", "over"}),
+    exp.Order: frozenset({"expressions"}),
+    exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
+    exp.Limit: frozenset({"expression"}),
+    exp.Star: frozenset(),
+    exp.Column: frozenset({"this", "table"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+    exp.Filter: frozenset({"this", "expression"}),
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Cast: frozenset({"this", "to", "_type"}),
+    exp.TryCast: frozenset({"this", "to", "_type", "safe", "requires_string"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+}
+CLAUSES: Final[dict[str, tuple[str, str]]] = {
+    "order": ("ORDER BY", "answers come in order of time; sort them where they are stored"),
+    "sort": ("SORT BY", "answers come in order of time; sort them where they are stored"),
+    "limit": ("LIMIT", "a stream does not end; use [ROWS n] for the newest rows"),
+    "offset": ("OFFSET", "a stream does not end; use [ROWS n] for the newest rows"),
+    "spec": ("a frame in OVER", "put the window on the FROM item: FROM s [ROWS 10]"),
+    "siblings": ("ORDER SIBLINGS BY", ""),
+    "with_fill": ("WITH FILL", ""),
+    "windows": ("WINDOW", "put the window on the FROM item: FROM s [RANGE 10 MINUTES]"),
+    "laterals": ("LATERAL VIEW", ""),
+    "pivots": ("PIVOT", "use CASE inside aggregates"),
+    "sample": ("TABLESAMPLE", ""),
+    "recursive": ("WITH RECURSIVE", ""),
+    "joins": ("a join in parentheses", "write the joins one after the other"),
+    "db": ("a name with a database", "write the name of the stream alone"),
+    "query": ("IN with a query", "join with the other stream"),
+    "all": ("GROUP BY ALL", "name the columns"),
+    "rollup": ("ROLLUP", "write one query per level and combine them with UNION ALL"),
+    "cube": ("CUBE", "write one query per level and combine them with UNION ALL"),
+    "grouping_sets": ("GROUPING SETS", "write one query per level and combine them with UNION ALL"),
+    "on": ("DISTINCT ON", "[PARTITION BY k ROWS 1] keeps the newest row of each k"),
+}
+
+
+def check_read(node: exp.Expr) -> None:
+    """Raise an error if `node` has a part that CQL does not know."""
+    known = READ[type(node)]
+    for key, value in node.args.items():
+        if value and key not in known:
+            refuse_part(node, key, value)
+
+
+def refuse_part(node: exp.Expr, key: str, value: object) -> NoReturn:
+    """Raise the error for a part that CQL does not support."""
+    name, hint = CLAUSES.get(key, (key.strip("_").replace("_", " ").upper(), ""))
+    first = value[0] if isinstance(value, list) and value else value
+    fail(Code.NOT_CQL, f"CQL does not support {name}", first if isinstance(first, exp.Expr) else node, hint)

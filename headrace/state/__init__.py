@@ -1,0 +1,1 @@
+"""Operator state: rows, columns, keys, timelines, and the protocol of snapshots."""

@@ -1,0 +1,433 @@
+"""Commands of the control log on Spark: every shard applies them in the same micro-batch, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from headrace.control import (
+    AddQuery,
+    Command,
+    Entry,
+    Heartbeat,
+    Log,
+    Punctuate,
+    RemoveQuery,
+    Resize,
+    SetBounds,
+    SetLevel,
+    SetStrategy,
+    apply,
+    changed,
+    submit,
+)
+from headrace.control.apply import add_queries
+from headrace.engine import Engine
+from headrace.engine.inputs import Inputs
+from headrace.errors import HeadraceError, HeadraceWarning
+from headrace.flow.batch import concat
+from headrace.pipeline import Pipeline, load, parse
+from headrace.runtimes.spark.driver.topology import HomeOf, World, topology
+from headrace.runtimes.spark.worker.answers import Outlet
+from headrace.runtimes.spark.worker.controlling import ControlSpec
+from headrace.time.timestamp import MIN_TIME
+from tests.laws import effort
+from tests.spark.simulated import Cluster, MicroBatch, clocks, run_levels
+from tests.spark.test_pipeline import lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = """
+[pipeline]
+name = "changing"
+checkpoint = "state"
+[streams.s]
+source = "s.jsonl"
+schema = "k BIGINT, j BIGINT, v BIGINT, t BIGINT"
+time = { column = "t", unit = "tick" }
+bounds = { disorder = 2 }
+[streams.u]
+source = "u.jsonl"
+schema = "k BIGINT, w BIGINT, t BIGINT"
+time = { column = "t", unit = "tick" }
+bounds = { disorder = 2 }
+[[queries]]
+name = "counted"
+sql = "SELECT k, count(*) AS n FROM s [RANGE 10 TICKS SLIDE 10 TICKS] GROUP BY k"
+sink = "counted.jsonl"
+late = "late.jsonl"
+[[queries]]
+name = "pairs"
+sql = "SELECT s.k, s.v, u.w FROM s [RANGE MIN 2 TICKS, MAX 8 TICKS], u [RANGE 5 TICKS] WHERE s.k = u.k"
+sink = "pairs.jsonl"
+[[queries]]
+name = "all"
+sql = "SELECT count(*) AS n FROM u [RANGE 7 TICKS SLIDE 7 TICKS]"
+sink = "all.jsonl"
+"""
+
+TEXTS = (
+    "SELECT k, sum(v) AS v FROM s [RANGE 6 TICKS SLIDE 6 TICKS] GROUP BY k",
+    "SELECT k, v FROM s WHERE v > 2",
+    "SELECT k, max(w) AS w FROM u [RANGE 4 TICKS] GROUP BY k",
+    "SELECT count(*) AS n FROM u [RANGE 9 TICKS SLIDE 3 TICKS]",
+    "SELECT s.k, u.w FROM s [RANGE 3 TICKS], u [RANGE 3 TICKS] WHERE s.k = u.k",
+)
+"""Queries that have a home among the hosts of the file."""
+
+
+def inputs_of(pipeline: Pipeline) -> Inputs:
+    rules = {name: stream.rules for name, stream in pipeline.read.items()}
+    return Inputs(pipeline.heartbeats(), pipeline.promises(), rules=rules)
+
+
+@st.composite
+def commands(draw: st.DrawFn, number: int, now: int) -> Command:
+    """A command that shards apply while they run; some of them cannot be applied."""
+    name = st.sampled_from(["counted", "pairs", "all", *(f"new{i}" for i in range(number + 1))])
+    return draw(
+        st.one_of(
+            st.builds(AddQuery, st.just(f"new{number}"), st.sampled_from(TEXTS), st.just(f"{number}.jsonl")),
+            st.builds(RemoveQuery, name),
+            st.builds(Resize, st.just("pairs"), st.integers(1, 9), st.just("s")),
+            st.builds(Heartbeat, st.sampled_from("su"), st.integers(max(now - 5, 0), now + 3)),
+            st.builds(
+                Punctuate,
+                st.just("s"),
+                st.builds(lambda k: {"k": {"is": k}}, st.integers(0, 3)),
+                st.none() | st.integers(now, now + 9),
+            ),
+            st.builds(SetStrategy, st.sampled_from(["dfs", "bfs", "rr", "unknown"])),
+            st.builds(SetLevel, st.sampled_from(["query", "operator"])),
+        )
+    )
+
+
+def rows_of(rng: random.Random, now: int) -> dict[str, Any]:
+    found = {}
+    for name, columns in (("s", ("k", "j", "v", "t")), ("u", ("k", "w", "t"))):
+        times = [max(0, now - rng.choice((0, 0, 1, 2, 2, 6))) for _ in range(rng.randint(0, 5))]
+        values = {c: times if c == "t" else [rng.randint(0, 3) for _ in times] for c in columns}
+        if times:
+            schema = pa.schema([(c, pa.int64()) for c in columns])
+            found[name] = (pa.RecordBatch.from_pydict(values, schema=schema), np.array(times, object))
+    return found
+
+
+@effort(2, "Spark itself is too slow to try so many")
+@given(st.data())
+def test_commands_change_a_job_as_they_change_an_engine(data: st.DataObject) -> None:
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    batches: list[MicroBatch] = []
+    now = 0
+    for _ in range(data.draw(st.integers(2, 8))):
+        now += rng.choice((1, 3, 9))
+        batches.append((now, rows_of(rng, now)))
+    batches.append((now + 30, {}))
+    with TemporaryDirectory() as folder:
+        pipeline = parse(FILE, root=Path(folder))
+        log, texts, entries = Log(Path(folder) / "log"), dict[int, list[str]](), dict[int, list[Entry]]()
+        for number in range(data.draw(st.integers(1, 6))):
+            at = data.draw(st.integers(min(texts, default=0) if not texts else max(texts), len(batches) - 1))
+            entry = log.append(data.draw(commands(number, batches[at][0])))
+            entries.setdefault(at, []).append(entry)
+            texts.setdefault(at, []).append((log.path / f"{entry.number:08d}.json").read_text())
+    event(f"{sum(map(len, entries.values()))} commands")
+    cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
+    spread = on_spark(pipeline, batches, texts, data.draw(st.integers(1, 3)), cluster)
+    answers = in_one_engine(pipeline, batches, entries, ends=True)
+    for name in {**spread, **answers}:
+        assert spread.get(name, Counter()) == answers.get(name, Counter()), name
+
+
+def on_spark(
+    pipeline: Pipeline, batches: list[MicroBatch], texts: dict[int, list[str]], shards: int, cluster: Cluster
+) -> dict[str, Counter[str]]:
+    """The answers of each query in the simulated hosts."""
+    inputs = inputs_of(pipeline)
+    plans = {query.name: query.query.plan for query in pipeline.queries}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        made = topology(plans, World(inputs, shards), Outlet(packed=True))
+        homes = tuple(each.home for each in made.placed if each.level == 0)
+        control = ControlSpec(pipeline, 0, homes, HomeOf(inputs, shards))
+        outcome = run_levels(
+            [tuple(replace(host, control=control) for host in level) for level in made.levels],
+            batches,
+            cluster,
+            pa.schema([]),
+            ends=True,  # with level `query` an engine waits for the streams of other queries too
+            commands=texts,
+        )
+    return {name: Counter(map(repr, rows)) for name, rows in outcome.by_query.items()}
+
+
+def in_one_engine(
+    pipeline: Pipeline, batches: list[MicroBatch], entries: dict[int, list[Entry]], ends: bool = False
+) -> dict[str, Counter[str]]:
+    """The answers of each query in an engine that received the same commands at the same instants."""
+    engine = Engine()
+    add_queries(engine, pipeline)
+    for name in pipeline.read:
+        engine.streams.read_until(name, MIN_TIME)
+    answers: dict[str, Counter[str]] = {}
+    said = clocks(batches)
+    for number, (now, arrived) in enumerate(batches):
+        for entry in entries.get(number, ()):
+            try:
+                after = changed(pipeline, entry)
+                apply(entry, engine, after)
+                pipeline = after
+            except HeadraceError:
+                event("a command that cannot be applied")
+        for name, (rows, times) in arrived.items():
+            engine.push(name, rows, pa.array(times, pa.int64()), now=now)
+        for name in pipeline.read if said[number] is not None else ():
+            engine.streams.read_until(name, said[number])
+        engine.advance(now)
+        for name in pipeline.read if ends and number == len(batches) - 1 else ():
+            engine.streams.end(name)
+        engine.advance(now)
+        for name, found in engine.drain_all().items():
+            for batch in [concat(found)] if found else []:
+                rows = zip(batch.data.to_pylist(), batch.start.tolist(), strict=True)
+                answers.setdefault(name, Counter()).update(repr((*r.values(), t)) for r, t in rows)
+        engine.drain_late()
+        engine.drain_rejected()
+    return answers
+
+
+# --- on Spark ---------------------------------------------------------------------------------------------
+
+LIVE = FILE.replace('"s.jsonl"', '{ path = "s", format = "json", follow = true }').replace(
+    '"u.jsonl"', '{ path = "u", format = "json", follow = true }'
+)
+
+
+class Live:
+    """A pipeline that runs on Spark in a thread, rows that are put before it, and commands that it gets."""
+
+    def __init__(self, root: Path, spark: SparkSession | None) -> None:
+        for name in "su":
+            (root / name).mkdir(parents=True)
+        (root / "p.toml").write_text(LIVE)
+        self.root, self.spark = root, spark
+        self.batches: list[MicroBatch] = []
+        self.entries: dict[int, list[Entry]] = {}
+        self.notes: list[str] = []
+        self._done = threading.Semaphore(0)
+
+    def __enter__(self) -> Live:
+        from headrace.runtimes.spark.driver.pipeline import Runner
+
+        self.runner = Runner(load(self.root / "p.toml"), self.spark, say=self.notes.append)
+        self._failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.wait()
+        return self
+
+    def _run(self) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", HeadraceWarning)
+                self.runner.run(on_progress=lambda progress: self._done.release())
+        except BaseException as error:
+            self._failed.append(error)
+            self._done.release()
+
+    def __exit__(self, *error: object) -> None:
+        self.runner.stop()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        assert not self._failed, self._failed
+
+    def wait(self, count: int = 1) -> None:
+        """Wait for as many micro-batches to end."""
+        for _ in range(count):
+            assert self._done.acquire(timeout=240), "no micro-batch in 240 s"
+        assert not self._failed, self._failed
+
+    def put(self, rows: dict[str, Any]) -> None:
+        """Rows, which the next micro-batches read."""
+        number = len(self.batches)
+        for name, (data, _) in rows.items():
+            draft = self.root / name / f".{number}.json"
+            draft.write_text("".join(json.dumps(row) + "\n" for row in data.to_pylist()))
+            draft.rename(self.root / name / f"{number}.json")
+        self.batches.append((number, rows))
+        self._settle()
+
+    def tell(self, command: Command) -> Entry:
+        """A command, which the next micro-batch reads."""
+        entry = submit(load(self.root / "p.toml"), command)
+        self.entries.setdefault(len(self.batches), []).append(entry)
+        self._settle()
+        return entry
+
+    def _settle(self) -> None:
+        """Everything that is there now is read: by a micro-batch that begins after the one that runs."""
+        while self._done.acquire(blocking=False):
+            pass
+        self.wait(3)
+
+    def answers(self) -> dict[str, Counter[str]]:
+        """The rows of each output."""
+        found = {}
+        for path in self.root.glob("*.jsonl"):
+            rows = [json.loads(line) for line in lines(path)]
+            found[path.stem] = Counter(repr(tuple(row.values())) for row in rows)
+        return found
+
+
+def expected(live: Live) -> dict[str, Counter[str]]:
+    """What one engine gives that gets the same rows and commands, without the times of the answers."""
+    whole = in_one_engine(load(live.root / "p.toml"), live.batches, live.entries)
+    return {
+        name: sum((Counter({repr(eval(row)[:-1]): n}) for row, n in found.items()), Counter[str]())
+        for name, found in whole.items()
+    }
+
+
+BY_ANOTHER_KEY = "SELECT j, count(*) AS n FROM s [RANGE 5 TICKS SLIDE 5 TICKS] GROUP BY j"
+CHANGES: list[Command] = [
+    AddQuery("sums", TEXTS[0], "sums.jsonl"),
+    RemoveQuery("counted"),
+    Resize("pairs", 3, "s"),
+    AddQuery("more", TEXTS[3], "more.jsonl"),
+    Punctuate("s", {"k": {"is": 1}}),
+    AddQuery(
+        "keyed", "SELECT j, count(*) AS n FROM s [RANGE 5 TICKS SLIDE 5 TICKS] GROUP BY j", "keyed.jsonl"
+    ),
+    SetBounds("s", {"disorder": 4}),
+]
+"""The last two are not applied by shards: the driver starts the job again."""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_a_running_pipeline_changes_as_an_engine_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    chosen = [*rng.sample(CHANGES[:5], 3), *rng.sample(CHANGES[5:], seed % 2)]
+    with Live(tmp_path, spark) as live:
+        for number, command in enumerate([*chosen, None]):
+            live.put(rows_of(rng, 10 * number + 5))
+            live.put(rows_of(rng, 10 * number + 9))
+            if command is not None:
+                live.tell(command)
+        schema = pa.schema([(c, pa.int64()) for c in ("k", "j", "v", "t")])
+        end = {"k": [9], "j": [9], "v": [9], "t": [1000]}
+        live.put({"s": (pa.RecordBatch.from_pydict(end, schema=schema), np.array([1000], object))})
+    found, wanted = live.answers(), expected(live)
+    for name in wanted:
+        assert found.get(name, Counter()) == wanted[name], name
+
+
+@pytest.mark.spark
+def test_queries_that_were_added_one_by_one_keep_their_state_at_a_start(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They could share an aggregate if they had started together, but the state of one began later."""
+    window = "FROM s [RANGE 20 TICKS SLIDE 20 TICKS] GROUP BY k"
+    rng = random.Random(3)
+    with Live(tmp_path, spark) as live:
+        live.tell(AddQuery("most", f"SELECT k, max(v) AS v {window}", "most.jsonl"))
+        live.put(rows_of(rng, 5))
+        live.tell(AddQuery("total", f"SELECT k, sum(v) AS v {window}", "total.jsonl"))
+        live.put(rows_of(rng, 9))
+        live.tell(SetBounds("s", {"disorder": 4}))
+        schema = pa.schema([(c, pa.int64()) for c in ("k", "j", "v", "t")])
+        end = {"k": [9], "j": [9], "v": [9], "t": [1000]}
+        live.put({"s": (pa.RecordBatch.from_pydict(end, schema=schema), np.array([1000], object))})
+    assert "this start keeps counted, pairs, most, total, all" in live.notes
+    found, wanted = live.answers(), expected(live)
+    assert wanted["most"]
+    assert wanted["total"]
+    for name in wanted:
+        assert found.get(name, Counter()) == wanted[name], name
+
+
+@pytest.mark.spark
+def test_a_command_that_cannot_be_applied_stops_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Two people remove a query at the same time: the second command is refused with its reason."""
+    with Live(tmp_path, spark) as live:
+        log = live.root / "state" / "control"
+        live.tell(RemoveQuery("all"))
+        Log(log).append(RemoveQuery("all"))
+        live.put(rows_of(random.Random(1), 5))
+        assert (log / "00000002.refused").exists()
+        assert any("was refused" in note for note in live.notes)
+        with pytest.raises(HeadraceError):
+            submit(load(live.root / "p.toml"), AddQuery("bad", "SELECT nothing FROM s", "bad.jsonl"))
+
+
+class Killed(Live):
+    """The same in processes of its own, which are killed without warning."""
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "headrace.cli", "run", "p.toml", "--runtime", "spark", "--json"]
+        where = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        self._process = subprocess.Popen(
+            words, cwd=self.root, env=where, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def until(self, rows: dict[str, int]) -> None:
+        """Wait until as many rows of each stream are processed."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith("{"):
+                read = {name: each["rows"] for name, each in json.loads(line)["streams"].items()}
+                if all(read.get(name, 0) >= count for name, count in rows.items()):
+                    return
+        raise AssertionError(f"the process ended with {self._process.wait()}")
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def _settle(self) -> None:
+        """Nothing waits: the next process reads what is there."""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_driver_killed_after_a_command_applies_it_once(tmp_path: Path, seed: int) -> None:
+    """Commands are between two sets of rows, so the answers do not depend on when the driver dies."""
+    rng, live = random.Random(seed), Killed(tmp_path, None)
+    rows: Counter[str] = Counter()
+    added, closed = AddQuery("sums", TEXTS[0], "sums.jsonl"), Punctuate("s", {"k": {"is": 1}})
+    changes: list[Command] = [added, closed, RemoveQuery("counted")]
+    for number, command in enumerate([*changes, None]):
+        made = rows_of(rng, 10 * number + 5)
+        rows += Counter({name: data.num_rows for name, (data, _) in made.items()})
+        live.put(made)
+        live.start()
+        live.until(rows)
+        if command is not None:
+            live.tell(command)
+            time.sleep(rng.choice((0, 0.3, 2)))  # before, during or after the micro-batch that reads it
+        live.kill()
+    found, wanted = live.answers(), expected(live)
+    for name in wanted:
+        assert found.get(name, Counter()) == wanted[name], name
