@@ -43,6 +43,17 @@ def _float_to_integer(call: Call, operand: str) -> str:
     return where(f"{operand} < {BIG}", cast) if call.type == pa.int64() else cast
 
 
+def _integer_to_float(call: Call, operand: str) -> str:
+    """Rounded to a float32 even if a cast to a double follows: Spark would leave out the cast between."""
+    cast = _try_cast(call, operand)
+    return _kept(cast, call.type) if call.type == pa.float32() else cast
+
+
+def _kept(text: str, of: pa.DataType) -> str:
+    """A float inside a function that does not change its value, and that Spark's optimizer does not see through."""
+    return f"nanvl({text}, CAST('NaN' AS {type_name(of)}))"
+
+
 def _decimal_to_float(call: Call, operand: str) -> str:
     """A cast to float32 goes through a double."""
     return f"CAST(CAST({operand} AS double) AS {type_name(call.type)})"
@@ -96,9 +107,10 @@ def _integer_to_timestamp(call: Call, operand: str) -> str:
 
 CASTS: Final[dict[tuple[str, str], Translation]] = {
     **{("boolean", to): _try_cast for to in ("integer", "float", "decimal", "string")},
-    **{("integer", to): _try_cast for to in ("boolean", "integer", "float", "decimal", "string")},
+    **{("integer", to): _try_cast for to in ("boolean", "integer", "decimal", "string")},
     **{("float", to): _try_cast for to in ("boolean", "float")},
     **{("decimal", to): _try_cast for to in ("boolean", "integer", "decimal")},
+    ("integer", "float"): _integer_to_float,
     ("float", "integer"): _float_to_integer,
     ("decimal", "float"): _decimal_to_float,
     ("date", "string"): _try_cast,
@@ -154,7 +166,7 @@ def _compared(sign: str) -> Translation:
 
 
 def _shielded(call: Call, at: int, text: str) -> str:
-    """A float inside a function that does not change its value.
+    """A float whose comparison stays in Spark's own operators.
 
     NaN is the greatest number here and in Spark, but not in file statistics: if a condition on floats were
     pushed down to the source, it would skip blocks that contain a NaN.
@@ -162,7 +174,7 @@ def _shielded(call: Call, at: int, text: str) -> str:
     operand = call.args[at]
     if family(operand.type) != "float" or isinstance(operand, Constant):
         return text
-    return f"nanvl({text}, CAST('NaN' AS {type_name(operand.type)}))"
+    return _kept(text, operand.type)
 
 
 def _joined(word: str) -> Translation:
