@@ -1,16 +1,19 @@
 """A pytest plugin: each law is tried on fixed examples, the same in every run, and on fresh ones.
 
 A law is a test with `@given`. The fixed examples follow from the test alone, so a change that breaks them is
-seen everywhere. The fresh ones follow from a seed that is chosen per run, printed, and can be given back:
-`HEADRACE_SEED=123 make test`, or `--hypothesis-seed=123`. No other variable changes what is tried.
+seen everywhere. The fresh ones follow from a seed that is printed and can be given back: `HEADRACE_SEED=123
+make test`, or `--hypothesis-seed=123`. No other variable changes what is tried. A clean checkout has the seed
+of its commit, so that everyone who tests a commit tests the same; with changes, each run has a new one.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -62,9 +65,24 @@ def searching(most: int) -> settings:
 def pytest_configure(config: pytest.Config) -> None:
     given = config.getoption("--hypothesis-seed") or os.environ.get("HEADRACE_SEED")
     try:
-        config.stash[SEED] = SystemRandom().getrandbits(32) if given is None else int(given)
+        config.stash[SEED] = seed_of_checkout(config.rootpath) if given is None else int(given)
     except ValueError:
         raise pytest.UsageError(f"the seed of the examples is not an integer: {given!r}") from None
+
+
+def seed_of_checkout(root: Path) -> int:
+    """The seed of the commit if nothing is changed, else a new one."""
+    changes, files = _git(root, "status", "--porcelain"), _git(root, "rev-parse", "HEAD^{tree}")
+    return SystemRandom().getrandbits(32) if changes or not files else int(files[:8], 16)
+
+
+def _git(root: Path, *command: str) -> str | None:
+    """What git answers in a folder; None where there is no repository or no git."""
+    try:
+        made = subprocess.run(["git", "-C", root, *command], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return made.stdout.strip()
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,27 @@ def test_fixed_examples_never_change_and_the_seed_that_is_printed_brings_back_th
     assert examples(alone) == (fixed, fresh)
 
 
+def test_a_clean_checkout_has_the_seed_of_its_commit(tmp_path: Path) -> None:
+    def git(*command: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, *command], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / ".gitignore").write_text("*.pyc\n.hypothesis/\n")
+    (tmp_path / "test_it.py").write_text(LAW)
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "one")
+    first = seed_of(run(tmp_path))
+    assert seed_of(run(tmp_path)) == first
+    (tmp_path / "notes.txt").write_text("a change")
+    assert len({first, seed_of(run(tmp_path)), seed_of(run(tmp_path))}) == 3
+    git("add", ".")
+    git("commit", "-m", "two")
+    second = seed_of(run(tmp_path))
+    assert second != first
+    assert seed_of(run(tmp_path)) == second
+
+
 @pytest.mark.parametrize(
     ("wrong", "where"), [("1", "on a fixed example"), (str(FIXED + 1), "on a fresh example")]
 )
