@@ -44,6 +44,8 @@ class Tuning:
     """Outdated bytes in the log of finished files before it is rewritten."""
     checkpoint_chain: int = 32
     """Incremental checkpoints after which a full one is written, so that a restart reads few files."""
+    driver_bytes: int = 1 << 20
+    """Bytes of the results of one shard for one query in a micro-batch, up to which the driver takes them."""
     lock_seconds: float = 10.0
     """How long to wait for a checkpoint that a killed Spark driver still holds."""
 

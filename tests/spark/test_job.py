@@ -18,6 +18,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import headrace
+from headrace import tuning
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceError, HeadraceWarning, SparkError
@@ -341,13 +342,13 @@ late = "late{i}.jsonl"
     return file
 
 
-@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize(("count", "in_driver"), [(1, True), (3, True), (3, False), (20, True)])
 def test_a_file_of_many_queries_gives_the_same_rows_in_the_same_order(
-    spark: SparkSession, tmp_path: Path, count: int
+    spark: SparkSession, tmp_path: Path, count: int, in_driver: bool
 ) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tuning.using(driver_bytes=1 << 20 if in_driver else 0):
         warnings.simplefilter("ignore", HeadraceWarning)
         there = on_both(here, pipeline_of(here, count), spark)
     for i in range(count):

@@ -31,7 +31,8 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 import headrace
 from headrace.errors import HeadraceWarning
 from headrace.runtimes.spark.driver.bounds import inputs_of
-from headrace.runtimes.spark.types import of_the_kind
+from headrace.runtimes.spark.types import of_the_kind, spark_schema
+from headrace.runtimes.spark.worker.packing import to_ipc
 from tests.spark.conftest import played
 from tests.spark.simulated import Cluster, embedded, on_spark
 
@@ -252,6 +253,22 @@ def source(spark: SparkSession, tmp_path: Path) -> DataFrame:
     pq.write_table(pa.Table.from_batches([rows]), tmp_path / "in" / "rows.parquet")
     stored = spark.read.parquet(str(tmp_path / "in"))
     return spark.readStream.schema(stored.schema).parquet(str(tmp_path / "in"))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia"])
+def test_rows_that_the_driver_takes_are_the_same_in_every_zone(spark: SparkSession, zone: str) -> None:
+    from headrace.runtimes.spark.driver.unpack import Unpack, local_rows
+
+    batch = table(IN_ORDER, "UTC")
+    with in_zone(spark, zone):
+        made = local_rows(spark, Unpack(batch.schema), [(1, to_ipc(batch.slice(5))), (0, to_ipc(batch[:5]))])
+        whole = pa.Table.from_batches([batch.slice(5), batch[:5]])
+        assert made.schema == local_rows(spark, Unpack(batch.schema), []).schema
+        assert [(f.name, f.dataType.simpleString()) for f in made.schema] == [
+            (f.name, f.dataType.simpleString()) for f in spark_schema(batch.schema)
+        ]
+        assert made.toArrow().cast(whole.schema).equals(whole)
+        assert made.rdd.getNumPartitions() == 1
 
 
 def asked(text: str, rows: DataFrame, **more: Any) -> headrace.Query:

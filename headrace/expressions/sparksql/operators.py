@@ -50,7 +50,7 @@ def _integer_to_float(call: Call, operand: str) -> str:
 
 
 def _kept(text: str, of: pa.DataType) -> str:
-    """A float inside a function that does not change its value, and that Spark's optimizer does not see through."""
+    """A float inside a function that does not change its value; Spark's optimizer stops there."""
     return f"nanvl({text}, CAST('NaN' AS {type_name(of)}))"
 
 

@@ -22,7 +22,7 @@ from headrace.runtimes.spark.driver.native import by_name, filtered
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import NAME, own_name
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
-from headrace.runtimes.spark.driver.unpack import of_kind, packed_rows
+from headrace.runtimes.spark.driver.unpack import Unpack, of_kind, packed_rows
 from headrace.runtimes.spark.types import as_given
 from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet
 from headrace.runtimes.spark.worker.partitioner import BAD
@@ -81,7 +81,7 @@ class Answers:
         return self._packed(REJECTED, REJECTED_SCHEMA)
 
     def _packed(self, kind: str, schema: Schema, ordered: bool = False) -> DataFrame:
-        return packed_rows(self.combined, of_kind(kind), schema, ordered=ordered)
+        return packed_rows(self.combined, of_kind(kind), Unpack(schema, ordered))
 
     @property
     def _flat(self) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace import tuning
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
 from headrace.engine import Adopted, Engine, Snapshot
 from headrace.errors import SparkError
@@ -35,7 +36,7 @@ from headrace.runtimes.spark.driver.record import write as write_record
 from headrace.runtimes.spark.driver.source_names import have_names
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
-from headrace.runtimes.spark.driver.unpack import of_kind, packed_rows
+from headrace.runtimes.spark.driver.unpack import Unpack, local_rows, of_kind, packed_rows
 from headrace.runtimes.spark.types import as_given
 from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet, named
 from headrace.runtimes.spark.worker.running import HostSpec
@@ -458,7 +459,11 @@ def _outlet(queries: Mapping[str, JobQuery]) -> Outlet:
 
 @dataclass(frozen=True)
 class Writer:
-    """For foreachBatch: computes the micro-batch once, and writes the rows of each query to its sinks."""
+    """For foreachBatch: computes the micro-batch once, and writes the rows of each query to its sinks.
+
+    Most micro-batches have few rows for each query. These come to the driver, all at once, so that a sink
+    does not need a shuffle and a Python worker for them.
+    """
 
     current: Callable[[], Mapping[str, JobQuery]]
     ordered: bool = True
@@ -466,39 +471,68 @@ class Writer:
     def __call__(self, combined: DataFrame, batch: int) -> None:
         combined.persist()
         try:
-            filled = _filled(combined)
+            filled = Filled.of(combined)
             for name, each in self.current().items():
                 for kind, sink in each.sinks.items():
-                    if batch == 0 or not filled.isdisjoint(_wanted(kind, name, each)):
-                        sink(self._rows(combined, kind, name, each), batch)
+                    if batch == 0 or filled.any(kind, _owners(kind, name, each)):
+                        sink(self._rows(combined, filled, kind, name, each), batch)
         finally:
             combined.unpersist()
 
-    def _rows(self, combined: DataFrame, kind: str, name: str, of: JobQuery) -> DataFrame:
+    def _rows(self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery) -> DataFrame:
         """The rows of one kind for one query."""
-        if kind == RESULT:
-            rows = of_kind(RESULT) & (F.col(named("query")) == name)
-            return packed_rows(combined, rows, of.schema, ordered=self.ordered)
-        rows = of_kind(kind) & F.col(named("stream")).isin(*sorted(of.streams))
-        return packed_rows(combined, rows, _ASIDE[kind])
+        schema = of.schema if kind == RESULT else _ASIDE[kind]
+        unpack = Unpack(schema, ordered=kind == RESULT and self.ordered)
+        owners = _owners(kind, name, of)
+        here = filled.bodies(kind, owners)
+        if here is not None:
+            return local_rows(combined.sparkSession, unpack, here)
+        column = named("query" if kind == RESULT else "stream")
+        return packed_rows(combined, of_kind(kind) & F.col(column).isin(*sorted(owners)), unpack)
 
 
 _ASIDE: Final[dict[str, Schema]] = {LATE: LATE_SCHEMA, REJECTED: REJECTED_SCHEMA}
 
-Filled = tuple[str, str]
-"""A kind of rows, and the query or stream that has them."""
+
+def _owners(kind: str, name: str, of: JobQuery) -> frozenset[str]:
+    """The query, or the streams, whose rows a sink of a query gets."""
+    return frozenset((name,)) if kind == RESULT else of.streams
 
 
-def _filled(combined: DataFrame) -> set[Filled]:
-    """What this micro-batch has rows of."""
-    rows = combined.where(F.col(named("body")).isNotNull() & F.col(KIND).isin(*KINDS))
-    found = rows.select(KIND, F.coalesce(named("query"), named("stream"))).collect()
-    return {(kind, name) for kind, name in found}
+@dataclass(frozen=True)
+class Filled:
+    """What a micro-batch has rows of: by kind and query or stream, its bodies with their shards.
 
+    A body that is too large for the driver is None.
+    """
 
-def _wanted(kind: str, name: str, of: JobQuery) -> set[Filled]:
-    """What a sink of a query reads."""
-    return {(RESULT, name)} if kind == RESULT else {(kind, stream) for stream in of.streams}
+    found: Mapping[tuple[str, str], list[tuple[int, bytes | None]]]
+
+    @staticmethod
+    def of(combined: DataFrame) -> Filled:
+        """Look once at the rows of a micro-batch."""
+        body = F.col(named("body"))
+        rows = combined.where(body.isNotNull() & F.col(KIND).isin(*KINDS))
+        owner, small = (
+            F.coalesce(named("query"), named("stream")),
+            F.length(body) <= tuning.current.driver_bytes,
+        )
+        found: dict[tuple[str, str], list[tuple[int, bytes | None]]] = {}
+        for kind, name, shard, some in rows.select(
+            KIND, owner, named("shard"), F.when(small, body)
+        ).collect():
+            found.setdefault((kind, name), []).append((shard, some))
+        return Filled(found)
+
+    def any(self, kind: str, owners: Collection[str]) -> bool:
+        """Whether there are rows of this kind."""
+        return any((kind, owner) in self.found for owner in owners)
+
+    def bodies(self, kind: str, owners: Collection[str]) -> list[tuple[int, bytes]] | None:
+        """The rows of this kind as Arrow bytes; None if they are not all here."""
+        every = [each for owner in sorted(owners) for each in self.found.get((kind, owner), ())]
+        small = [(shard, body) for shard, body in every if body is not None]
+        return small if len(small) == len(every) else None
 
 
 def as_sink(given: Sink | str | PurePath) -> Sink:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.runtimes.spark.types import spark_schema
@@ -16,15 +17,32 @@ from headrace.runtimes.spark.worker.packing import from_ipc
 from headrace.schema import Schema
 
 
-def packed_rows(combined: DataFrame, rows: Column, schema: Schema, *, ordered: bool = False) -> DataFrame:
-    """The packed rows of the combined table that match, with the columns of `schema`.
-
-    With `ordered` they are in the order of their times, in one partition.
-    """
+def packed_rows(combined: DataFrame, rows: Column, unpack: Unpack) -> DataFrame:
+    """The packed rows of the combined table that match; in one partition if they are put in order."""
     bodies = combined.where(rows & F.col(named("body")).isNotNull()).select(named("shard"), named("body"))
-    if ordered:
+    if unpack.ordered:
         bodies = bodies.repartition(1)
-    return bodies.mapInArrow(Unpack(schema, ordered), spark_schema(schema))
+    return bodies.mapInArrow(unpack, spark_schema(unpack.schema))
+
+
+def local_rows(spark: SparkSession, unpack: Unpack, bodies: Iterable[tuple[int, bytes]]) -> DataFrame:
+    """Packed rows that are in the driver, with the numbers of their shards; in one
+    partition.
+
+    As rows of a local relation they would be serialized into every task, which costs twice as much.
+    """
+    none = pa.RecordBatch.from_pylist([], unpack.schema)  # PySpark cannot take a column without a chunk
+    rows = pa.Table.from_batches([none, *unpack((_as_batch(bodies),))], unpack.schema)
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "1")
+    return spark.createDataFrame(rows, spark_schema(unpack.schema)).coalesce(1)
+
+
+def _as_batch(bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
+    shards, packed = tuple(zip(*bodies, strict=True)) or ((), ())
+    return pa.RecordBatch.from_arrays([pa.array(shards, pa.int32()), pa.array(packed, pa.binary())], _PACKED)
+
+
+_PACKED: Final = ("shard", "body")
 
 
 def of_kind(kind: str) -> Column:
@@ -34,7 +52,7 @@ def of_kind(kind: str) -> Column:
 
 @dataclass(frozen=True)
 class Unpack:
-    """Arrow bytes back to Arrow batches, in `mapInArrow`.
+    """Arrow bytes back to Arrow batches, in `mapInArrow` or in the driver.
 
     Results have their time as an additional last column. Shards cover the same interval of time in a
     micro-batch, so putting each micro-batch in order puts all results in order.
@@ -43,7 +61,7 @@ class Unpack:
     schema: Schema
     ordered: bool = False
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self.ordered:
             for _, body in _bodies(batches):
                 yield from self._named(body).to_batches(max_chunksize=MOST_ROWS)
@@ -65,7 +83,7 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(times, kind="stable")))
 
 
-def _bodies(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+def _bodies(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
     """The packed rows, each with the number of its shard."""
     for batch in batches:
         for shard, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
