@@ -30,8 +30,10 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 	|| echo "Continuing without Java: everything that needs Spark is skipped." >&2
 
 # Killed drivers, killed executors and multi-process clusters take minutes each: make soak runs them.
+# Files run in parallel, one process for each core and at most four; ARGS="-n 0" runs them one after the other.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" $(ARGS)
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" \
+		-n logical --maxprocesses 4 --dist loadfile $(ARGS)
 
 # tests/kafka downloads a Kafka broker from Maven Central (scripts/ensure-kafka), and is skipped if it cannot.
 soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker; look for lost and repeated rows
