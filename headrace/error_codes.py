@@ -307,6 +307,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-T044": "The heartbeat of a group would never rise.",
         "HR-T050": "A stream has no bounds: nothing says how late its rows may be.",
         "HR-T051": "A duration is not valid.",
+        "HR-T055": "The policy for idle streams does not exist.",
     },
     "User-defined code": {
         "HR-U001": "A user-defined function or aggregate raised an error.",

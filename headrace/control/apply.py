@@ -45,11 +45,10 @@ def apply(entry: Entry, engine: Engine, after: Pipeline, spill_to: SpillTo | Non
 
 
 def add_queries(engine: Engine, pipeline: Pipeline) -> None:
-    """Declare the streams of a pipeline to a new engine, add its queries, and set its heartbeat level."""
+    """Declare the streams of a pipeline to a new engine, and add its queries."""
     declare_streams(engine, pipeline)
     for query in pipeline.queries:
         engine.add(query.name, query.query, since=query.since)
-    engine.scheduling.set_level(pipeline.level)
 
 
 def declare_streams(engine: Engine, pipeline: Pipeline) -> None:
@@ -62,6 +61,7 @@ def declare_streams(engine: Engine, pipeline: Pipeline) -> None:
     for stream in streams:
         if not stream.external and stream.name not in engine.streams:
             engine.streams.declare(stream.definition.source)
+    engine.streams.use_policies(pipeline.policies())
 
 
 def _add(engine: Engine, command: AddQuery, after: Pipeline, spill_to: SpillTo | None) -> None:

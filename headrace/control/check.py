@@ -35,7 +35,7 @@ from headrace.control.in_force import changed, query_table
 from headrace.control.log import Entry
 from headrace.engine import Engine
 from headrace.errors import ConnectorError, ControlError
-from headrace.graph.levels import LEVELS
+from headrace.graph.levels import check_level
 from headrace.pipeline.changing import BOUNDS, with_query
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.places import OUTPUTS
@@ -95,12 +95,6 @@ def _resize(command: Resize, pipeline: Pipeline) -> None:
     resized(pipeline, command)
 
 
-def _level(command: SetLevel, pipeline: Pipeline) -> None:
-    if command.level not in LEVELS:
-        hint = f"known: {', '.join(LEVELS)}"
-        raise ControlError("HR-L009", f"there is no heartbeat level {command.level!r}", hint=hint)
-
-
 def _bounds(command: SetBounds, pipeline: Pipeline) -> None:
     external_stream(pipeline, command.stream)
     strange = command.bounds.keys() - set(BOUNDS)
@@ -129,7 +123,7 @@ _CHECKS: Final[dict[type[Command], Callable[[Any, Pipeline], object]]] = {
     Resize: _resize,
     SetBudget: _nothing,
     SetStrategy: lambda command, pipeline: strategy(command.strategy),
-    SetLevel: _level,
+    SetLevel: lambda command, pipeline: check_level(command.level),
     SetBounds: _bounds,
     Punctuate: _punctuate,
     Heartbeat: _heartbeat,

@@ -26,7 +26,7 @@ from headrace.control.commands import (
 )
 from headrace.control.log import Entry
 from headrace.errors import ControlError, HeadraceError
-from headrace.pipeline.changing import with_bounds, with_budget, with_query, with_strategy, without_query
+from headrace.pipeline.changing import with_bounds, with_budget, with_execution, with_query, without_query
 from headrace.pipeline.pipeline import Pipeline
 
 Change = Callable[[Pipeline, Any, int], Pipeline]
@@ -52,8 +52,8 @@ CHANGES: Final[dict[type[Command], Change]] = {
     AddQuery: _add,
     RemoveQuery: lambda pipeline, command, number: without_query(pipeline, command.name),
     SetBudget: lambda pipeline, command, number: with_budget(pipeline, command.budget, command.policy),
-    SetStrategy: lambda pipeline, command, number: with_strategy(pipeline, command.strategy),
-    SetLevel: lambda pipeline, command, number: replace(pipeline, level=command.level),
+    SetStrategy: lambda pipeline, command, number: with_execution(pipeline, strategy=command.strategy),
+    SetLevel: lambda pipeline, command, number: with_execution(pipeline, level=command.level),
     SetBounds: lambda pipeline, command, number: with_bounds(pipeline, command.stream, command.bounds),
 }
 """What a command changes in the pipeline; the other kinds change only the engine."""
@@ -122,6 +122,7 @@ _SAYS: Final[dict[type[Command], Callable[[Pipeline, Any], Any]]] = {
     SetBounds: _stream_in_file,
     SetBudget: lambda file, command: file.spec.memory.model_dump(mode="json"),
     SetStrategy: lambda file, command: file.spec.pipeline.strategy,
+    SetLevel: lambda file, command: file.spec.pipeline.level,
 }
 
 

@@ -34,6 +34,7 @@ from headrace.engine.streams import Streams
 from headrace.engine.structure import Structure, structure_of
 from headrace.errors import GraphError
 from headrace.flow.batch import Batch
+from headrace.graph.ets_arcs import propagation_named
 from headrace.graph.reloading import reload_table
 from headrace.graph.table import Rows, rows_of
 from headrace.operators.contract import Waiting
@@ -69,11 +70,12 @@ class Engine:
         self,
         *,
         strategy: str = "auto",
-        propagation: str = "eqg",
+        propagation: str = "direct",
         now: int = 0,
         spill_to: SpillStore | None = None,
     ) -> None:
-        self._loop = loop = Loop(strategy, propagation, now)
+        propagation = propagation_named(propagation)
+        self._loop = loop = Loop(strategy, propagation == "direct", now)
         self.graph = loop.graph
         self.scheduling = Scheduling(loop, propagation)
         self.memory = Memory(loop.graph, spill_to)

@@ -16,9 +16,9 @@ from headrace.time.timestamp import MAX_TIME
 class Loop:
     """A graph, the wall clock, and who runs next. The parts of an engine share one loop."""
 
-    def __init__(self, run_by: str, propagation: str, now: int) -> None:
+    def __init__(self, run_by: str, eqg: bool, now: int) -> None:
         self.now = now
-        self.table = StateTable(strategy(run_by), propagation == "eqg")
+        self.table = StateTable(strategy(run_by), eqg)
         self.graph = Graph(lambda: self.now)
         self.agenda = Agenda()
         self.asking = Asking(self.graph, self.agenda)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from headrace.engine.loop import Loop
 from headrace.errors import ScheduleError
-from headrace.graph.ets_arcs import PROPAGATION, EtsArc, wire
+from headrace.graph.ets_arcs import EtsArc, wire
 from headrace.graph.graph import Graph
-from headrace.graph.levels import LEVELS, apply_labels
+from headrace.graph.levels import LEVELS, apply_labels, check_level
 from headrace.graph.node import Node
 from headrace.graph.origins import set_gates, sources_behind
 from headrace.scheduling.table import strategy as named_strategy
@@ -31,9 +31,6 @@ class Scheduling:
     """`engine.scheduling`: the state table that decides what runs next; it can be changed at run time."""
 
     def __init__(self, loop: Loop, propagation: str) -> None:
-        if propagation not in PROPAGATION:
-            known = ", ".join(PROPAGATION)
-            raise ScheduleError("HR-S002", f"unknown propagation {propagation!r}", hint=f"known: {known}")
         self.propagation = propagation
         self.level = "operator"
         self.table = loop.table
@@ -66,8 +63,7 @@ class Scheduling:
 
     def set_level(self, level: str) -> None:
         """Heartbeats per `query`, per `operator`, or memory-aware (`memory`)."""
-        if level not in LEVELS:
-            raise ScheduleError("HR-S003", f"unknown level {level!r}", hint=f"known: {', '.join(LEVELS)}")
+        check_level(level)
         self.level = level
         self.relabel()
 
@@ -80,7 +76,7 @@ class Scheduling:
     @property
     def arcs(self) -> list[EtsArc]:
         """The ETS arcs that carry heartbeats; empty if heartbeats are in-band."""
-        return self._arcs if self.propagation == "eqg" else []
+        return self._arcs if self.propagation == "direct" else []
 
     def waiting(self) -> dict[str, Waiting]:
         """The operators that hold rows, by name, with what each waits for."""

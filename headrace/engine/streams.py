@@ -128,6 +128,12 @@ class Streams:
             source.arc.ordered = not rules.disordered
         self._note_sources()
 
+    def use_policies(self, policies: Mapping[str, Policy]) -> None:
+        """Set when these streams make watermarks without rows; the next step goes by it."""
+        for name, policy in policies.items():
+            self._graph.source(name).policy = policy
+        self._note_sources()
+
     def _note_sources(self) -> None:
         """Find the sources that make ETS by themselves, and which operators ask which sources."""
         self._periodic = [s for s in self._graph.sources.values() if s.policy.interval != MAX_TIME]

@@ -6,9 +6,12 @@ idle-waiting-prone operator to each idle-waiting-prone operator that a path reac
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
+from headrace.errors import ScheduleError
 from headrace.flow.arc import Arc, Reader, Register
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
@@ -115,6 +118,18 @@ def _in_band(output: Arc, origin: Node | SourceNode, arcs: list[EtsArc]) -> Spre
 
 
 PROPAGATION: dict[str, Callable[[Arc, Node | SourceNode, list[EtsArc]], Spread]] = {
-    "eqg": _along_arcs,
-    "punctuation": _in_band,
+    "direct": _along_arcs,
+    "in_band": _in_band,
 }
+_PAPERS: Final = {"eqg": "direct", "punctuation": "in_band"}
+"""What the papers call them: the enhanced query graph, and punctuation tuples."""
+
+
+def propagation_named(name: str) -> str:
+    """The key in `PROPAGATION` of a name; those of the papers are known too."""
+    found = _PAPERS.get(name, name)
+    if found not in PROPAGATION:
+        near = difflib.get_close_matches(name, [*PROPAGATION, *_PAPERS], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(PROPAGATION)}"
+        raise ScheduleError("HR-S002", f"unknown propagation {name!r}", hint=hint)
+    return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 
+from headrace.errors import ScheduleError
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
@@ -102,6 +104,14 @@ LEVELS: dict[str, Callable[[Graph], Labels]] = {
     "operator": operator_labels,
     "memory": memory_labels,
 }
+
+
+def check_level(level: str) -> None:
+    """Raise HR-S003 unless the level exists."""
+    if level not in LEVELS:
+        near = difflib.get_close_matches(level, LEVELS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(LEVELS)}"
+        raise ScheduleError("HR-S003", f"unknown level {level!r}", hint=hint)
 
 
 def apply_labels(graph: Graph, labels: Labels) -> None:

@@ -11,7 +11,7 @@ from headrace.pipeline.load import Path_, Reader
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery
 from headrace.pipeline.spec import MemoryTable, QuerySpec, StreamSpec
 
-BOUNDS: Final = ("disorder", "latency", "guard")
+BOUNDS: Final = ("disorder", "slack", "latency", "transit", "guard")
 """The bounds of a stream that can change while it is read."""
 
 
@@ -61,7 +61,9 @@ def with_bounds(pipeline: Pipeline, stream: str, bounds: Mapping[str, Any]) -> P
     spec = reader.valid(StreamSpec, table)
     made = reader.stream(stream, spec, pipeline.ticks_per_second)
     whole = pipeline.spec.model_copy(update={"streams": {**pipeline.spec.streams, stream: spec}})
-    after = replace(pipeline, spec=whole, streams={**pipeline.streams, stream: made})
+    streams = {**pipeline.streams, stream: made}
+    skew = reader.skew(whole, streams, pipeline.ticks_per_second)
+    after = replace(pipeline, spec=whole, streams=streams, skew=skew)
     reader.at(("skew",), after.heartbeats)
     return after
 
@@ -77,9 +79,9 @@ def with_budget(pipeline: Pipeline, budget: str | int | None, policy: str) -> Pi
     return _with_spec(pipeline, {"memory": memory})
 
 
-def with_strategy(pipeline: Pipeline, strategy: str) -> Pipeline:
-    """The pipeline with another strategy, which the caller has checked."""
-    table = pipeline.spec.pipeline.model_copy(update={"strategy": strategy})
+def with_execution(pipeline: Pipeline, **changed: str) -> Pipeline:
+    """The pipeline with another strategy or level, which the caller has checked."""
+    table = pipeline.spec.pipeline.model_copy(update=changed)
     return _with_spec(pipeline, {"pipeline": table})
 
 

@@ -15,18 +15,20 @@ import pydantic
 import pydantic_core
 
 from headrace.connectors.tables import read_table
+from headrace.engine.execution import Execution
 from headrace.errors import HeadraceError, PipelineError
 from headrace.graph.admission import Rules
 from headrace.memory.budget import budget_bytes
+from headrace.pipeline.bounds import lateness_of, maybe, skew_of
 from headrace.pipeline.locate import line_of
-from headrace.pipeline.pipeline import Lateness, Pipeline, PipelineQuery, PipelineStream
+from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
-from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, SkewBound, StreamSpec, Table, TableSpec
+from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, StreamSpec, Table, TableSpec
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
-from headrace.time.durations import ticks
-from headrace.time.quantile import Confidence
+from headrace.time.declared import Skew
+from headrace.time.ets import Policy, policy
 from headrace.time.timestamp import MAX_TIME
 
 NO_SPARK: Final = (
@@ -92,14 +94,14 @@ class Reader:
         if self.tables is None:  # a recorded run reads nothing, and its outputs go elsewhere
             self.check_places(spec)
         self._check_shed(spec)
+        self._check_execution(spec)
         pipeline = Pipeline(
             spec,
             self.root,
             streams,
             queries,
             domain,
-            self._skew(spec, domain),
-            self.at(("skew", "timeout"), _maybe(spec.skew.timeout, domain)),
+            self.skew(spec, streams, domain),
             catalog=catalog,
             file=self.file,
         )
@@ -169,7 +171,7 @@ class Reader:
         except ValueError as error:
             raise PipelineError("HR-F004", str(error), place=self._place(path)) from None
 
-    def _fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
+    def fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
         """An error at the place of a key."""
         return PipelineError(code, message, place=self._place(path), hint=hint)
 
@@ -180,7 +182,7 @@ class Reader:
         units = {name: s.time.unit == "tick" for name, s in spec.streams.items() if s.time.kind == "external"}
         if len(set(units.values())) > 1:
             odd = next(name for name, is_tick in units.items() if is_tick)
-            raise self._fail(
+            raise self.fail(
                 "HR-F010",
                 'some streams use sequence numbers (unit = "tick") and others use time',
                 ("streams", odd, "time"),
@@ -197,12 +199,13 @@ class Reader:
         if kind is TimeKind.EXTERNAL:
             column = self._time_column(at, spec, schema)
         elif column is not None:
-            raise self._fail(
+            raise self.fail(
                 "HR-F011", f"{kind.value} time does not take a column", (*at, "time"), "remove column"
             )
         definition = self.at(at, lambda: StreamDef(name, schema, kind, column, domain))
-        lateness = self._lateness(at, spec, domain)
-        guard = self.at((*at, "guard"), _maybe(spec.guard, domain))
+        lateness = lateness_of(self, (*at, "bounds"), spec.bounds, domain)
+        guard = self.at((*at, "guard"), maybe(spec.guard, domain))
+        idle = None if spec.idle is None else self.at((*at, "idle"), _policy(spec.idle, domain))
         external = kind is TimeKind.EXTERNAL
         rules = (
             Rules(
@@ -216,7 +219,17 @@ class Reader:
         )
         unit = UNITS[spec.time.unit] if spec.time.unit else domain
         earliest = self.at((*at, "time", "earliest"), lambda: instant(spec.time.earliest, domain))
-        return PipelineStream(spec, definition, rules, lateness, unit, earliest)
+        return PipelineStream(spec, definition, rules, lateness, unit, earliest, idle)
+
+    def skew(self, spec: FileSpec, streams: Mapping[str, PipelineStream], domain: int | None) -> Skew:
+        """What streams promise about each other."""
+        known = {name: stream.lateness if stream.external else None for name, stream in streams.items()}
+        return skew_of(self, ("skew",), spec.skew, known, domain)
+
+    def _check_execution(self, spec: FileSpec) -> None:
+        """Strategy, level and propagation must exist."""
+        for key in ("strategy", "level", "propagation"):
+            self.at(("pipeline", key), _execution(key, getattr(spec.pipeline, key)))
 
     def _check_shed(self, spec: FileSpec) -> None:
         """Load shedding is allowed only for sources that cannot be slowed down: other rows can wait."""
@@ -225,7 +238,7 @@ class Reader:
             source = stream.source
             wild = source.type in ("tcp", "stdin") or getattr(source, "pace", "") == "real"
             if stream.shed is not None and not (live and wild):
-                raise self._fail(
+                raise self.fail(
                     "HR-F022",
                     "shed is set, but this stream can be slowed down, so no rows need to be dropped",
                     ("streams", name, "shed"),
@@ -238,7 +251,7 @@ class Reader:
         column = spec.time.column
         hint = f"columns: {', '.join(schema.names)}"
         if column is None:
-            raise self._fail(
+            raise self.fail(
                 "HR-F011",
                 "the stream has no time column",
                 (*at, "time"),
@@ -246,7 +259,7 @@ class Reader:
             )
         if column not in schema.names:
             near = difflib.get_close_matches(column, schema.names, n=1)
-            raise self._fail(
+            raise self.fail(
                 "HR-F011",
                 f"the time column {column!r} does not exist",
                 (*at, "time", "column"),
@@ -254,14 +267,14 @@ class Reader:
             )
         of = schema.field(column).type
         if not (pt.is_timestamp(of) or pt.is_integer(of)):
-            raise self._fail(
+            raise self.fail(
                 "HR-F011",
                 f"the time column is {of}, not a time",
                 (*at, "time"),
                 "declare it as TIMESTAMP, or as BIGINT with a unit",
             )
         if pt.is_timestamp(of) and spec.time.unit is not None:
-            raise self._fail(
+            raise self.fail(
                 "HR-F011",
                 "unit is not allowed for a TIMESTAMP column",
                 (*at, "time", "unit"),
@@ -269,27 +282,7 @@ class Reader:
             )
         return column
 
-    def _lateness(self, at: Path_, spec: StreamSpec, domain: int | None) -> Lateness:
-        """The declared or estimated bounds on how late rows are."""
-        bounds, place = spec.bounds, (*at, "bounds")
-        disorder = self.at((*place, "disorder"), _maybe(bounds.disorder, domain))
-        latency = self.at((*place, "latency"), _maybe(bounds.latency, domain))
-        if bounds.estimate is None:
-            return Lateness(disorder, latency)
-        if disorder is not None:
-            raise self._fail(
-                "HR-F012",
-                "both disorder and estimate are set",
-                place,
-                "remove one; an estimate can have a floor and a ceiling",
-            )
-        e = bounds.estimate
-        floor = self.at((*place, "estimate", "floor"), lambda: ticks(e.floor, domain))
-        ceiling = self.at((*place, "estimate", "ceiling"), _maybe(e.ceiling, domain))
-        make = Confidence(e.loss, floor, MAX_TIME if ceiling is None else ceiling, e.half_life)
-        return Lateness(None, latency, make)
-
-    # --- tables, queries and skew
+    # --- tables and queries
 
     def _table(self, name: str, spec: TableSpec) -> TableDef:
         """Read the file of a table."""
@@ -303,7 +296,7 @@ class Reader:
         """Parse one query, from `sql` or `sql_file`."""
         at: Path_ = ("queries", i)
         if (spec.sql is None) == (spec.sql_file is None):
-            raise self._fail(
+            raise self.fail(
                 "HR-F013", f"query {spec.name!r} needs either sql or sql_file", at, 'set sql = """SELECT …"""'
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
@@ -313,7 +306,7 @@ class Reader:
         try:
             return (self.root / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self._fail(
+            raise self.fail(
                 "HR-F013", f"cannot read the file of the query: {error}", (*at, "sql_file")
             ) from None
 
@@ -322,7 +315,7 @@ class Reader:
         seen: set[str] = set()
         for i, each in enumerate(spec.queries):
             if each.name in seen:
-                raise self._fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
+                raise self.fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
             seen.add(each.name)
 
     def check_places(self, spec: FileSpec) -> None:
@@ -333,40 +326,7 @@ class Reader:
         output, other = clash.output, clash.other
         code, message, hint = _CLASHES[clash.kind]
         words = {"output": output.what, "other": other.what, "path": output.path}
-        raise self._fail(code, message.format(**words), output.key, hint)
-
-    def _skew(self, spec: FileSpec, domain: int | None) -> dict[tuple[str, str], tuple[tuple[int, int], ...]]:
-        """The skew bounds as pairs (t, δ) in ticks, by (stream, other stream)."""
-        found: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
-        for i, bound in enumerate(spec.skew.bounds):
-            at: Path_ = ("skew", "bounds", i)
-            for key in ("of", "on"):
-                self._known_stream(spec, getattr(bound, key), (*at, key))
-            pairs = self.at(at, _pairs(bound, domain))
-            found[bound.of, bound.on] = found.get((bound.of, bound.on), ()) + pairs
-        self._check_groups(spec)
-        return found
-
-    def _check_groups(self, spec: FileSpec) -> None:
-        """A stream can be in only one heartbeat group."""
-        seen: set[str] = set()
-        for i, members in enumerate(spec.skew.groups):
-            at: Path_ = ("skew", "groups", i)
-            for name in members:
-                self._known_stream(spec, name, at)
-                if name in seen:
-                    raise self._fail("HR-F016", f"stream {name!r} is in two groups", at, "remove it from one")
-                seen.add(name)
-
-    def _known_stream(self, spec: FileSpec, name: str, at: Path_) -> None:
-        """Raise an error unless `name` is a stream with external time."""
-        stream = spec.streams.get(name)
-        if stream is None or stream.time.kind != "external":
-            near = difflib.get_close_matches(name, spec.streams, n=1)
-            what = "does not exist" if stream is None else "does not have external time"
-            raise self._fail(
-                "HR-F016", f"stream {name!r} {what}", at, f"did you mean {near[0]}?" if near else ""
-            )
+        raise self.fail(code, message.format(**words), output.key, hint)
 
     def _warn(self, pipeline: Pipeline) -> None:
         """Collect warnings about settings that are probably mistakes."""
@@ -392,14 +352,14 @@ def _uses_spark(spec: FileSpec) -> bool:
     return any(end.type == "spark" for end in ends)
 
 
-def _pairs(bound: SkewBound, domain: int | None) -> Callable[[], tuple[tuple[int, int], ...]]:
-    """A function that converts the pairs to ticks, for `_at`."""
-    return lambda: tuple((ticks(t, domain), ticks(delta, domain)) for t, delta in bound.pairs)
+def _policy(written: str, domain: int | None) -> Callable[[], Policy]:
+    """A function that reads the policy of an idle stream, for `at`."""
+    return lambda: policy(written, domain)
 
 
-def _maybe(length: str | int | None, domain: int | None) -> Callable[[], int | None]:
-    """A function that converts an optional duration to ticks, for `_at`."""
-    return lambda: None if length is None else ticks(length, domain)
+def _execution(key: str, value: str) -> Callable[[], Execution]:
+    """A function that checks one key of how engines run, for `at`."""
+    return lambda: Execution(**{key: value})
 
 
 def _schema(name: str, columns: str | Mapping[str, str]) -> Schema:

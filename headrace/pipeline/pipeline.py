@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.engine.execution import Execution
+from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
 from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec, backlog
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
 from headrace.sql import Catalog, Query, StreamDef
-from headrace.time.bounds import NEVER, Bounds
-from headrace.time.ets import Promise, TimerPromise
-from headrace.time.grouping import ensure_groups_move, group_named
-from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.learned import CombinedHeartbeats, Generator, LearnedHeartbeats
-from headrace.time.quantile import Confidence, QuantileEstimator
-from headrace.time.skew import Pair, SkewMatrix
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """What a stream promises about its rows, in ticks; None where nothing is declared."""
-
-    disorder: int | None = None
-    latency: int | None = None
-    confidence: Confidence | None = None
+from headrace.time.declared import Declared, Lateness, Skew
+from headrace.time.ets import Policy, Promise
+from headrace.time.learned import CombinedHeartbeats
 
 
 @dataclass(frozen=True)
@@ -40,6 +29,7 @@ class PipelineStream:
     lateness: Lateness
     unit: int | None
     earliest: int | None
+    idle: Policy | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +80,7 @@ class Pipeline:
     """Everything a runtime needs to know. Paths are relative to `root`, the directory of the file.
 
     `catalog` has the names that queries may use. `also_read`: streams that are read although no query reads
-    them any more. `level`: the heartbeat level, which only a command can change.
+    them any more.
     """
 
     spec: FileSpec
@@ -98,13 +88,11 @@ class Pipeline:
     streams: Mapping[str, PipelineStream]
     queries: tuple[PipelineQuery, ...]
     ticks_per_second: int | None
-    skew: Mapping[tuple[str, str], tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    timeout: int | None = None
+    skew: Skew = field(default_factory=Skew)
     warnings: tuple[str, ...] = ()
     catalog: Catalog = field(default_factory=Catalog, compare=False, repr=False)
     file: Path | None = None
     also_read: frozenset[str] = frozenset()
-    level: str = "operator"
 
     @property
     def name(self) -> str:
@@ -135,53 +123,35 @@ class Pipeline:
             each["path"] = str(self.path(each["path"]).resolve())
         return tables
 
+    @property
+    def declared(self) -> Declared:
+        """The bounds of the external streams that are read; without any, rows come in order."""
+        said = Declared({s.name: s.lateness for s in self.read.values() if s.external}, self.skew)
+        streams = {
+            name: each if said.is_bounded(name) else replace(each, disorder=0)
+            for name, each in said.streams.items()
+        }
+        return Declared(streams, self.skew)
+
     def heartbeats(self) -> CombinedHeartbeats | None:
         """The generator of the heartbeats of all external streams; None if no stream is external."""
-        streams = [s for s in self.read.values() if s.external]
-        if not streams:
-            return None
-        learned = [s for s in streams if s.lateness.confidence is not None]
-        disorder = {s.name: d for s in streams if (d := self._disorder(s)) is not None}
-        generators: list[Generator] = [self._learned(stream) for stream in learned]
-        named = disorder.keys() | {name for pair in self.skew for name in pair}
-        bound = [s.name for s in streams if s.name in named]
-        if bound:
-            generators.append(self._declared(bound, disorder))
-        return CombinedHeartbeats([s.name for s in streams], generators)
+        return self.declared.heartbeats() if self.declared.streams else None
 
     def promises(self) -> dict[str, Promise]:
         """The promises that depend on the clock, by stream."""
-        lags = {s.name: s.lateness.latency for s in self.read.values() if s.external}
-        return {name: TimerPromise(lag) for name, lag in lags.items() if lag is not None}
+        return self.declared.promises()
 
-    def _learned(self, stream: PipelineStream) -> LearnedHeartbeats:
-        """Heartbeats for a stream whose bounds are estimated from arrivals."""
-        estimator = QuantileEstimator([stream.name], stream.lateness.confidence)
-        return LearnedHeartbeats(estimator, NEVER if self.timeout is None else self.timeout)
+    def policies(self) -> dict[str, Policy]:
+        """When idle streams make watermarks, by stream; those that are not listed do so on demand."""
+        return {s.name: s.idle for s in self.read.values() if s.idle is not None}
 
-    def _disorder(self, stream: PipelineStream) -> int | None:
-        """How far a row may be behind the newest row of its stream. By default, rows arrive in order."""
-        said = stream.lateness
-        bounded = said.latency is not None or said.confidence is not None
-        bounded = bounded or any(on == stream.name for _, on in self.skew)
-        return 0 if said.disorder is None and not bounded else said.disorder
+    def inputs(self) -> Inputs:
+        """What the file says about the streams that are read, as engines take it on both runtimes."""
+        rules = {name: stream.rules for name, stream in self.read.items()}
+        return Inputs(self.heartbeats(), self.promises(), self.policies(), rules)
 
-    def _declared(self, names: list[str], disorder: Mapping[str, int]) -> HeartbeatGenerator:
-        """The heartbeat generator over declared bounds (Srivastava and Widom, Figure 2)."""
-        entries: dict[tuple[str, str], list[Pair]] = {
-            (name, name): [Pair(0, ticks + 1)] for name, ticks in disorder.items()
-        }
-        for (of, on), pairs in self.skew.items():
-            if of in names and on in names:
-                entries.setdefault((of, on), []).extend(Pair(t, delta) for t, delta in pairs)
-        timeout = NEVER if self.timeout is None else self.timeout
-        bounds = Bounds.of(SkewMatrix.of(names, entries), 0, timeout)
-        close, groups = self.spec.skew.closure, self.spec.skew.groups
-        if not groups:
-            return HeartbeatGenerator(bounds, close=close)
-        grouped = group_named(bounds.closed() if close else bounds, groups)
-        promised = [
-            n for n, s in self.streams.items() if s.lateness.latency is not None or s.lateness.confidence
-        ]
-        ensure_groups_move(grouped, promised)
-        return HeartbeatGenerator(grouped, close=close)
+    @property
+    def execution(self) -> Execution:
+        """How engines run the queries, on both runtimes."""
+        table = self.spec.pipeline
+        return Execution(table.strategy, table.level, table.propagation)

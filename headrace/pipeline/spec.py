@@ -16,6 +16,7 @@ Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
 _PLAIN = re.compile(r"\s*[0-9.]+\s*")
 """A number without a unit; valid where a stream counts ticks."""
+_ROWS = re.compile(r"\s*(\d{1,9})\s*rows?\s*", re.IGNORECASE)
 UNITS: dict[str, int | None] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "tick": None}
 
 
@@ -42,6 +43,27 @@ def _reporting() -> Iterator[None]:
         raise ValueError(f"{error.message}: {error.hint}") from None
 
 
+def rows(value: str | int) -> int | None:
+    """The number of rows in text such as "100 rows"; None if it is something else."""
+    match = _ROWS.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None else int(match[1])
+
+
+def _slack(value: Any) -> Any:
+    """A number of rows, with or without the unit."""
+    found = rows(value)
+    if isinstance(value, str) and found is None:
+        raise ValueError(f'{value!r} is not a number of rows: write "100 rows"')
+    return value if found is None else found
+
+
+def _wait(value: Any) -> Any:
+    """A duration, or a number of rows."""
+    return value if rows(value) is not None else _length(value)
+
+
+Rows = Annotated[int, Field(ge=0), BeforeValidator(_slack)]
+Wait = Annotated[str | Annotated[int, Field(ge=0)], BeforeValidator(_wait)]
 Length = Annotated[str | Annotated[int, Field(ge=0)], BeforeValidator(_length)]
 Seconds = Annotated[float, Field(gt=0), BeforeValidator(_elapsed)]
 
@@ -232,10 +254,16 @@ def _as_estimate(value: Any) -> Any:
 
 
 class BoundsOf(Table):
-    """How late rows may be: behind the newest row of their stream, and behind the clock."""
+    """How late rows may be: behind the newest row of their stream, in time or in rows, and behind the clock.
+
+    `transit` is how long a row may take from its source to here.
+    """
 
     disorder: Length | None = None
+    slack: Rows | None = None
     latency: Length | None = None
+    transit: Length | None = None
+    skew: Length | None = None
     estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None
 
 
@@ -257,6 +285,7 @@ class StreamSpec(Table):
     guard: Length | None = None
     enforcement: Literal["strict", "admit"] = "strict"
     arrival: str | None = None
+    idle: str | None = None
     shed: ShedOf | None = None
 
     @field_validator("time", mode="before")
@@ -282,27 +311,61 @@ class PipelineTable(Table):
     clock: Literal["system", "event", "arrival"] | None = None
     record: str | None = None
     strategy: str = "auto"
+    level: str = "operator"
+    propagation: str = "direct"
     reoptimize: bool | Annotated[int, Field(ge=1)] = False
 
 
 class SkewBound(Table):
-    """A set of pairs (t, δ) of one stream on another: after t, it is less than δ behind."""
+    """A set of pairs (t, δ) of one stream on another: after t, or n rows, it is less than δ behind."""
 
     of: str
     on: str
-    pairs: list[tuple[Length, Length]] = Field(min_length=1)
+    pairs: list[tuple[Wait, Length]] = Field(min_length=1)
+
+
+class AdjustOf(Table):
+    """When `window` changes by itself: doubled if too many estimates were too low, halved if they fall."""
+
+    exceeded: float = Field(default=0.01, gt=0, lt=1)
+    falling: int = Field(default=4, ge=1)
+    least: int = Field(default=16, ge=1)
+    most: int = Field(default=1 << 20, ge=1)
+
+
+def _as_adjust(value: Any) -> Any:
+    """Accept `true` for the defaults and `false` for none."""
+    return {} if value is True else None if value is False else value
+
+
+class SkewEstimate(Table):
+    """Bounds between streams that are learned from arrivals, for waits up to `horizon` in steps of `tick`.
+
+    With a `window`, an estimate that was too large for this many rows falls; `alpha` is the weight of the
+    old one. `streams`: by default, those without bounds of their own.
+    """
+
+    horizon: Length
+    tick: Length | None = None
+    window: int | None = Field(default=None, ge=1)
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    adjust: Annotated[AdjustOf | None, BeforeValidator(_as_adjust)] = None
+    streams: list[str] | None = Field(default=None, min_length=1)
 
 
 class SkewTable(Table):
     """`[skew]`: what streams promise about each other, and the timeout after a pause of all.
 
-    `groups`: streams that share one heartbeat; a stream that is in none has its own.
+    `groups`: streams that share one heartbeat; a stream that is in none has its own. `tick` coarsens the
+    clock.
     """
 
     timeout: Length | None = None
     closure: bool = True
     bounds: list[SkewBound] = Field(default_factory=list)
     groups: list[Annotated[list[str], Field(min_length=1)]] = Field(default_factory=list)
+    tick: Length | None = None
+    estimate: SkewEstimate | None = None
 
 
 def _as_table(value: Any) -> Any:

@@ -6,12 +6,15 @@ Both can be chosen per source, because the papers' figures compare them.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.arrays import Times
 from headrace.errors import TimeError
+from headrace.time.durations import ticks
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
 
@@ -141,9 +144,9 @@ class DisorderPromise:
     _seen: int = MIN_TIME
 
     def __post_init__(self) -> None:
-        for ticks in (self.delta, self.latency):
-            if ticks is not None and (not isinstance(ticks, int) or ticks < 0):
-                raise TimeError("HR-T007", f"a bound of {ticks!r}", hint="whole ticks, 0 or more")
+        for bound in (self.delta, self.latency):
+            if bound is not None and (not isinstance(bound, int) or bound < 0):
+                raise TimeError("HR-T007", f"a bound of {bound!r}", hint="whole ticks, 0 or more")
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:
         if now > self._seen:
@@ -234,3 +237,20 @@ def periodic(interval: int) -> Policy:
             "HR-T001", f"a period must be positive, not {interval}", hint="give ticks of the time domain"
         )
     return Policy("periodic", interval=interval)
+
+
+_PERIODIC: Final = re.compile(r"\s*periodic\s*\((?P<interval>[^()]*)\)\s*")
+_POLICIES: Final = {"on_demand": ON_DEMAND, "none": NONE}
+
+
+def policy(written: str, per_second: int | None, place: str = "") -> Policy:
+    """The policy as users write it: `on_demand`, `none`, or `periodic(5 seconds)`."""
+    match = _PERIODIC.fullmatch(written)
+    if match is not None:
+        return periodic(ticks(match["interval"].strip(), per_second, place))
+    found = _POLICIES.get(written.strip())
+    if found is None:
+        near = difflib.get_close_matches(written, [*_POLICIES, "periodic(5 seconds)"], n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else "write on_demand, none, or periodic(5 seconds)"
+        raise TimeError("HR-T055", f"unknown policy for idle streams {written!r}", place=place, hint=hint)
+    return found

@@ -18,6 +18,7 @@ from headrace.control import (
     log_of,
     submit,
 )
+from headrace.engine.execution import Execution
 from headrace.errors import ControlError
 from headrace.pipeline import Pipeline
 from tests.control.pipelines import TEXT, written
@@ -92,13 +93,13 @@ def test_settings_hold_until_the_file_says_something_new(tmp_path: Path) -> None
     )
     found = after(tmp_path, *commands)
     assert (found.spec.memory.budget, found.spec.memory.policy) == ("64 MB", "spill")
-    assert (found.spec.pipeline.strategy, found.level) == ("bfs", "query")
+    assert (found.execution.strategy, found.execution.level) == ("bfs", "query")
     assert (found.streams["bids"].lateness.disorder, found.streams["bids"].lateness.latency) == (10**6, None)
     assert found.streams["bids"].rules.guard == 3600 * 10**6
-    newer = TEXT.replace('"5 s"', '"7 s"').replace("checkpoint =", 'strategy = "rr"\ncheckpoint =')
+    newer = TEXT.replace('"5 s"', '"7 s"').replace("checkpoint =", 'strategy = "rr"\nlevel = "memory"\ncheckpoint =')
     newer += '[memory]\nbudget = "1 GB"\n'
     found = in_force(written(tmp_path, newer), log_of(found).read())
-    assert (found.spec.memory.budget, found.spec.pipeline.strategy) == ("1 GB", "rr")
+    assert (found.spec.memory.budget, found.execution) == ("1 GB", Execution("rr", "memory"))
     assert found.streams["bids"].lateness.disorder == 7 * 10**6
 
 

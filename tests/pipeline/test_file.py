@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.pipeline import load, parse
 from headrace.pipeline.load import from_tables
 from headrace.plan.nodes.core import TimeKind
+from headrace.time.skew import Pair
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 TEXT = '''
@@ -62,8 +63,8 @@ def test_every_table_has_its_meaning() -> None:
     assert closings.rules.enforce == "admit"
     assert closings.lateness.confidence is not None
     assert closings.lateness.confidence.ceiling == 60_000_000
-    assert pipeline.skew == {("bids", "closings"): ((0, 2_000_000), (10_000_000, 0))}
-    assert pipeline.timeout == 120_000_000
+    assert pipeline.skew.pairs == {("bids", "closings"): (Pair(0, 2_000_000), Pair(10_000_000, 0))}
+    assert pipeline.skew.timeout == 120_000_000
     assert pipeline.queries[0].streams == ("bids", "closings")
     assert pipeline.path("hot.jsonl") == Path("/where/hot.jsonl")
     assert not pipeline.warnings

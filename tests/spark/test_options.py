@@ -24,7 +24,7 @@ QUERY = headrace.query("CREATE STREAM s (k INT); SELECT k FROM s")
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt option": ({"boundz": {}}, "did you mean bounds?"),
-    "an option of another system": ({"parallelism": 4}, "known: bounds, enforce,"),
+    "an option of another system": ({"parallelism": 4}, "known: bounds, skew, idle,"),
     "a number as text": ({"shards": "4"}, "expected int or None"),
     "a flag as a number": ({"shards": True}, "expected int or None"),
     "a flag as text": ({"native": "yes"}, "expected bool"),

@@ -7,12 +7,13 @@ checkpoint, the generations of queries, and the outputs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from headrace.connectors.identity import Names
 from headrace.connectors.tables import digest
+from headrace.engine.execution import Execution
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 
@@ -30,7 +31,13 @@ def essence(pipeline: Pipeline) -> dict[str, Any]:
     for each in tables["tables"].values():
         each["path"] = names.of(Path(each["path"]))
     kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
-    return kept | {"clock": tables["pipeline"].get("clock"), "strategy": tables["pipeline"]["strategy"]}
+    usual = asdict(Execution())  # a checkpoint of an earlier version has the strategy only
+    running = {
+        key: value
+        for key, value in asdict(pipeline.execution).items()
+        if key == "strategy" or value != usual[key]
+    }
+    return kept | {"clock": tables["pipeline"].get("clock"), **running}
 
 
 def check_names(pipeline: Pipeline, reset: Collection[str], reload: Collection[str]) -> None:

@@ -193,11 +193,8 @@ class Runner:
 
     def build_engine(self, *, spills: bool = True) -> Engine:
         """A new engine with the pipeline's streams and queries."""
-        engine = Engine(
-            strategy=self.pipeline.spec.pipeline.strategy,
-            now=-FARTHEST,
-            spill_to=spill_store_of(self.pipeline) if spills else None,
-        )
+        store = spill_store_of(self.pipeline) if spills else None
+        engine = self.pipeline.execution.engine(now=-FARTHEST, spill_to=store)
         self.pipeline = with_shared_plans(self.pipeline, self._together)
         add_queries(engine, self.pipeline)
         memory = self.pipeline.spec.memory

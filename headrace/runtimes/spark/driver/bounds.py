@@ -4,34 +4,55 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from headrace.engine import Rules
 from headrace.engine.inputs import Inputs
 from headrace.engine.timekeeper import Heartbeats
-from headrace.errors import SparkError
+from headrace.errors import PipelineError, SparkError
+from headrace.pipeline.bounds import lateness_of, skew_of
+from headrace.pipeline.load import Reader
+from headrace.pipeline.spec import BoundsOf, SkewTable
 from headrace.time.bounds import Bounds
+from headrace.time.declared import Declared, Lateness
 from headrace.time.durations import Duration, ticks
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from headrace.time.grouping import Grouped
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.timestamp import MAX_TIME
 
-KEYS: Final = ("disorder", "latency", "skew")
-StreamBounds = Mapping[str, Duration] | Promise
+KEYS: Final = tuple(BoundsOf.model_fields)
+ALONE: Final = frozenset(("disorder", "latency", "skew"))
+"""Bounds that need nothing but the stream itself: a promise for each stream, without a shared generator."""
+StreamBounds = Mapping[str, Any] | Promise
 AllBounds = Mapping[str, StreamBounds] | Bounds | Grouped | Heartbeats | None
 
 _EXAMPLE: Final = 'write bounds={"bids": {"disorder": "10 seconds"}}'
 
 
 def inputs_of(
-    bounds: AllBounds, streams: list[str], enforce: str, guard: Duration | None, per_second: int | None
+    bounds: AllBounds,
+    streams: list[str],
+    enforce: str,
+    guard: Duration | None,
+    per_second: int | None,
+    skew: Mapping[str, Any] | None = None,
+    witnesses: Collection[str] = (),
 ) -> Inputs:
-    """The user's bounds for the streams of a query, in the form that the engine takes."""
+    """The user's bounds for the streams of a query, in the form that the engine takes.
+
+    `skew` is the table of that name in pipeline files; it may mention `witnesses`.
+    """
     ahead = MAX_TIME if guard is None else ticks(guard, per_second, "guard")
     given = Rules(disordered=True, enforce=enforce, guard=ahead, ticks_per_second=per_second)
     rules = dict.fromkeys(streams, given)
-    if bounds is None:
+    if skew is not None and not isinstance(bounds, Mapping | None):
+        message = f"skew is set, and bounds is a {type(bounds).__name__}, which covers all streams"
+        raise SparkError("HR-SP13", message, place="skew", hint="leave one of them out")
+    if bounds is None and skew is None:
         return Inputs(rules=rules)
     if isinstance(bounds, Bounds | Grouped):
         return Inputs(HeartbeatGenerator(bounds, ordered=False), rules=rules)
@@ -39,14 +60,65 @@ def inputs_of(
         return Inputs(bounds.unordered(), rules=rules)
     if not isinstance(bounds, Mapping):
         return Inputs(_heartbeats(bounds), rules=rules)
+    bounds = bounds or {}
     for name in bounds:
         if name not in streams:
             raise SparkError(
                 "HR-SP13", f"bounds for {name!r}, which the query does not read", hint=nearest(name, streams)
             )
+    if skew is not None or any(isinstance(each, Mapping) and each.keys() - ALONE for each in bounds.values()):
+        said = _Declaring(per_second).declared(bounds, [*streams, *witnesses], skew or {})
+        known = {n: each for n, each in said.streams.items() if n in witnesses or said.is_bounded(n)}
+        made = Declared(known, said.skew)
+        return Inputs(made.heartbeats(), made.promises(), rules=rules)
     return Inputs(
         promises={name: promise(name, given, per_second) for name, given in bounds.items()}, rules=rules
     )
+
+
+class _Declaring(Reader):
+    """Reads bounds as a pipeline file writes them; errors name the option in place of a line."""
+
+    def __init__(self, per_second: int | None) -> None:
+        super().__init__("", Path(), "", {})
+        self._per_second = per_second
+
+    def declared(self, bounds: Mapping[str, Any], streams: list[str], skew: Mapping[str, Any]) -> Declared:
+        """The bounds of all streams, alone and about each other."""
+        try:
+            known = {name: self._lateness(name, bounds.get(name, {})) for name in streams}
+            table = self.valid(SkewTable, _plain(skew))
+            return Declared(known, skew_of(self, ("skew",), table, known, self._per_second))
+        except PipelineError as error:
+            place = error.place.removeprefix(": ")
+            raise SparkError("HR-SP13", error.message, place=place, hint=error.hint) from error
+
+    def _lateness(self, name: str, given: Any) -> Lateness:
+        """The bounds of one stream. Rows are less than `disorder` behind here, in a file at most so much."""
+        if not isinstance(given, Mapping):
+            message = f"a bound of type {type(given).__name__} cannot be combined with bounds between streams"
+            raise SparkError("HR-SP13", message, place=name, hint=_EXAMPLE)
+        for key in given:
+            _check_key(name, key)
+        self.name = f"bounds, {name}"
+        found = lateness_of(self, (), self.valid(BoundsOf, _plain(given)), self._per_second)
+        self.name = ""
+        return found if found.disorder is None else replace(found, disorder=found.disorder - 1)
+
+
+def _plain(given: Any) -> Any:
+    """Options as a pipeline file would have them: durations are text."""
+    if isinstance(given, timedelta):
+        return f"{given // timedelta(microseconds=1)} us"
+    if isinstance(given, Mapping):
+        return {key: _plain(value) for key, value in given.items()}
+    return [_plain(each) for each in given] if isinstance(given, list | tuple) else given
+
+
+def _check_key(stream: str, key: str) -> None:
+    """Raise HR-SP13 for a bound that does not exist."""
+    if key not in KEYS:
+        raise SparkError("HR-SP13", f"unknown bound {key!r}", place=stream, hint=nearest(key, KEYS))
 
 
 def _heartbeats(bounds: Any) -> Heartbeats:
@@ -65,8 +137,7 @@ def promise(name: str, given: StreamBounds, per_second: int | None) -> Promise:
     if not isinstance(given, Mapping):
         return given
     for key in given:
-        if key not in KEYS:
-            raise SparkError("HR-SP13", f"unknown bound {key!r}", place=name, hint=nearest(key, KEYS))
+        _check_key(name, key)
     found: dict[str, Any] = {key: ticks(value, per_second, name) for key, value in given.items()}
     if found.keys() == {"latency"}:
         return TimerPromise(found["latency"])

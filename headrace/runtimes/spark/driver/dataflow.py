@@ -136,6 +136,7 @@ class Dataflow:
                 reload=self.reload.intersection(host.tables),
                 control=control,
                 ticks_per_second=self.streams.ticks_per_second,
+                execution=options.execution,
             )
 
         return replace(made, levels=tuple(tuple(map(complete, level)) for level in made.levels))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine import Shortage
+from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.errors import BudgetError, SparkError
 from headrace.memory.budget import budget_bytes
 from headrace.plan.nodes.core import Source
 from headrace.runtimes.spark.driver.bounds import AllBounds, inputs_of, nearest
 from headrace.time.durations import Duration
+from headrace.time.ets import Policy, policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +33,21 @@ class SparkOptions:
     bounds: AllBounds = None
     """How late rows may be, by stream: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}`.
 
-    `disorder` is relative to the newest row of the stream, `latency` to the clock. A
-    `headrace.time.bounds.Bounds` or learned heartbeats describe all streams at once.
+    `disorder` is relative to the newest row of the stream, `latency` to the clock. `slack`, `transit`, `skew`
+    and `estimate` are as in a pipeline file. A `headrace.time.bounds.Bounds` or learned heartbeats describe
+    all streams at once.
+    """
+
+    skew: Mapping[str, Any] | None = None
+    """Bounds between streams, with the keys of `[skew]` in a pipeline file.
+
+    `{"bounds": [{"of": "bids", "on": "asks", "pairs": [["0 s", "2 s"]]}], "timeout": "1 minute"}`
+    """
+
+    idle: str | Mapping[str, str] = "on_demand"
+    """When a stream without rows makes a watermark, for all streams or by stream.
+
+    `"on_demand"`: when an operator waits for it. `"periodic(5 seconds)"`: at intervals. `"none"`: never.
     """
 
     enforce: str = "strict"
@@ -46,7 +61,10 @@ class SparkOptions:
     """Reject rows that are further ahead of the clock than this, so that one wrong clock does no harm."""
 
     inputs: Inputs | None = None
-    """Bounds, idle-source policies and rules in one object, in place of `bounds`, `enforce` and `guard`."""
+    """Bounds, idle-source policies and rules in one object.
+
+    It replaces `bounds`, `skew`, `idle`, `enforce` and `guard`.
+    """
 
     timer: Duration | DataFrame | None = "1 second"
     """The clock of a `latency` bound: how often it ticks.
@@ -94,6 +112,15 @@ class SparkOptions:
     `"fail"` stops the query. `"spill"` moves state to the executor's disk.
     """
 
+    strategy: str = "auto"
+    """Which operator of a shard runs next: `"dfs"`, `"bfs"`, `"rr"`, `"dfs(100)"` or `"auto"`."""
+
+    level: str = "operator"
+    """Whose watermarks an operator waits for: `"operator"`, `"query"` or `"memory"`."""
+
+    propagation: str = "direct"
+    """How watermarks travel in a shard: `"direct"` to operators that wait, or `"in_band"` with the rows."""
+
     reoptimize: int | bool = False
     """Reorder joins and conditions by what each shard measures, after this many rows or more.
 
@@ -132,6 +159,16 @@ class SparkOptions:
         if self.policy not in get_args(Shortage):
             hint = nearest(self.policy, get_args(Shortage))
             raise BudgetError("HR-M003", f"unknown policy {self.policy!r}", place="policy", hint=hint)
+        _ = self.execution
+        replaced = [name for name in _IN_INPUTS if getattr(self, name) != _DEFAULTS[name]]
+        if self.inputs is not None and replaced:
+            message = f"both inputs and {replaced[0]} are set"
+            raise SparkError("HR-SP25", message, place=replaced[0], hint="inputs replaces it: leave one out")
+
+    @property
+    def execution(self) -> Execution:
+        """How the engine of each shard runs."""
+        return Execution(self.strategy, self.level, self.propagation)
 
     @property
     def clock(self) -> Duration | DataFrame | None:
@@ -147,9 +184,23 @@ class SparkOptions:
     def inputs_for(self, sources: Sequence[Source], per_second: int | None) -> Inputs:
         """What these options promise about streams, checked against them."""
         names = [source.name for source in sources]
-        found = self.inputs or inputs_of(self.bounds, names, self.enforce, self.guard, per_second)
+        if self.inputs is None:
+            guard, witnesses = self.guard, self.witnesses
+            found = inputs_of(self.bounds, names, self.enforce, guard, per_second, self.skew, witnesses)
+            found = replace(found, policies=self._policies(names, per_second))
+        else:
+            found = self.inputs
         found.check(sources)
         return found
+
+    def _policies(self, streams: Sequence[str], per_second: int | None) -> dict[str, Policy]:
+        """When each stream makes watermarks without rows."""
+        by_stream = dict.fromkeys(streams, self.idle) if isinstance(self.idle, str) else self.idle
+        for name in by_stream:
+            if name not in streams:
+                message = f"idle names {name!r}, which the query does not read"
+                raise SparkError("HR-SP25", message, place="idle", hint=nearest(name, streams))
+        return {name: policy(str(each), per_second, f"idle, {name}") for name, each in by_stream.items()}
 
     def partitions_in(self, spark: SparkSession) -> int:
         """How many partitions a shuffle has in a session."""
@@ -163,10 +214,18 @@ class SparkOptions:
 
 
 NAMES: Final = tuple(each.name for each in fields(SparkOptions))
+_DEFAULTS: Final = {each.name: each.default for each in fields(SparkOptions)}
+_IN_INPUTS: Final = ("bounds", "skew", "idle")
+"""The options that `inputs` replaces."""
 
 _NONE: Final = type(None)
 _ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
     "enforce": (str,),
+    "skew": (Mapping, _NONE),
+    "idle": (str, Mapping),
+    "strategy": (str,),
+    "level": (str,),
+    "propagation": (str,),
     "guard": (str, int, timedelta, _NONE),
     "inputs": (Inputs, _NONE),
     "timer": (str, int, timedelta, DataFrame, _NONE),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
-from headrace.engine.inputs import Inputs
 from headrace.engine.reasons import Reason, merged
 from headrace.errors import PipelineError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
@@ -182,7 +181,8 @@ class Runner:
                 hint="continue with that version, or start with a new checkpoint and new outputs",
             )
         options = SparkOptions(
-            inputs=self._inputs(),
+            inputs=self.pipeline.inputs(),
+            **asdict(self.pipeline.execution),
             memory=self.pipeline.spec.memory.budget,
             policy=self.pipeline.spec.memory.policy,
             reoptimize=self.pipeline.spec.pipeline.reoptimize,
@@ -253,11 +253,6 @@ class Runner:
         if spec.rejected is not None:
             found["rejected"] = make("rejected").of(spec.rejected, REJECTED_SCHEMA, f"{place}.rejected")
         return found
-
-    def _inputs(self) -> Inputs:
-        """What the file declares about its streams, the same as in the embedded runtime."""
-        rules = {name: stream.rules for name, stream in self.pipeline.read.items()}
-        return Inputs(self.pipeline.heartbeats(), self.pipeline.promises(), rules=rules)
 
     # --- running
 

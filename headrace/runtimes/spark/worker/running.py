@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.arrays import Times
 from headrace.engine import Engine, Shortage
+from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.plan.nodes.core import Plan, Table
 from headrace.plan.nodes.trees import walk
@@ -62,6 +63,7 @@ class HostSpec:
     `layout` is how rows are divided among shards. `since` is the generation in which each query was added.
     At the first micro-batch of a `generation` the queries in `reset` begin empty, and the tables in `reload`
     get their rows again. A host without queries frees the state of its shards.
+    `execution` is how the engine of a shard runs.
     """
 
     id: str
@@ -83,6 +85,7 @@ class HostSpec:
     reload: frozenset[str] = frozenset()
     control: ControlSpec | None = None
     ticks_per_second: int | None = None
+    execution: Execution = field(default_factory=Execution)
 
     @cached_property
     def columns(self) -> dict[str, Schema]:
@@ -98,7 +101,8 @@ class HostSpec:
 
     def build(self) -> Engine:
         """A new engine, without the rows of tables."""
-        engine = Engine(spill_to=DirectorySpillStore(local_directory()) if self.spills else None)
+        store = DirectorySpillStore(local_directory()) if self.spills else None
+        engine = self.execution.engine(spill_to=store)
         self.inputs.install(engine, [stream.source for stream in self.streams])
         for query, plan in self.queries.items():
             engine.add(query, TimedPlan(plan, self.ticks_per_second), since=self.since.get(query, 0))
