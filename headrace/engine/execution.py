@@ -1,4 +1,4 @@
-"""`Execution`: how an engine runs its graph. Answers do not depend on it, only when they come and the cost."""
+"""`Execution`: how an engine runs its graph. Answers do not depend on it; their cost does."""
 
 from __future__ import annotations
 

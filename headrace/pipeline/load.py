@@ -24,6 +24,7 @@ from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
 from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, StreamSpec, Table, TableSpec
+from headrace.pipeline.stalling import stalls
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
@@ -338,6 +339,7 @@ class Reader:
             self.warnings.append("[memory] is set without a budget and has no effect")
         for name in pipeline.streams.keys() - pipeline.read.keys():
             self.warnings.append(f"no query uses stream {name!r}, so its source is not read")
+        self.warnings += [each.message(pipeline.ticks_per_second) for each in stalls(pipeline)]
         if spec.pipeline.checkpoint is None and spec.pipeline.runtime == "embedded":
             self.warnings.append("there is no checkpoint: a run that stops cannot continue and starts over")
 
