@@ -5,19 +5,31 @@ from __future__ import annotations
 import ast
 import os
 import re
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import headrace
-from headrace.errors import BudgetError, SparkError
+from headrace.engine.execution import Execution
+from headrace.engine.inputs import Inputs
+from headrace.errors import BudgetError, HeadraceError, SparkError
 from headrace.memory.budget import budget_bytes
+from headrace.plan.nodes.core import Source
 from headrace.runtimes.spark.driver import options as module
 from headrace.runtimes.spark.driver.options import NAMES, SparkOptions, spark_bytes, task_bytes
+from headrace.time.bounds import Bounds
+from headrace.time.ets import NONE, TimerPromise, periodic
+from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.learned import CombinedHeartbeats
+from headrace.time.skew import Pair, SkewMatrix
+from tests.pipeline.test_options import declarations
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUERY = headrace.query("CREATE STREAM s (k INT); SELECT k FROM s")
@@ -132,3 +144,104 @@ def test_sizes_are_read_as_spark_writes_them(written: str, bytes: int) -> None:
 def test_a_task_has_its_part_of_an_executor(settings: dict[str, str], bytes: int) -> None:
     assert task_bytes(settings.get) == bytes
     assert budget_bytes("25 %", lambda: task_bytes(settings.get)) == bytes // 4
+
+
+# Bounds between streams, idle streams and ways to run.
+
+NAMES_READ = ("a", "b", "c")
+SOURCES = [Source(name, pa.schema([("k", pa.int64())])) for name in NAMES_READ]
+
+
+@given(declarations())
+def test_bounds_mean_what_they_mean_in_python(
+    declared: tuple[dict[str, Any], dict[str, Any], HeartbeatGenerator],
+) -> None:
+    bounds, skew, expected = declared
+    for table in bounds.values():
+        if "disorder" in table:  # rows are less than this behind here, and at most so much in a file
+            table["disorder"] += 1
+    options = SparkOptions(bounds=bounds, skew=skew)
+    found = options.inputs_for(SOURCES, None)
+    assert isinstance(found.heartbeats, CombinedHeartbeats)
+    assert [each.settings for each in found.heartbeats.generators] == [expected.settings]
+
+
+def test_durations_may_be_timedeltas() -> None:
+    second = timedelta(seconds=1)
+    bounds = {name: {"disorder": second, "transit": 2 * second, "latency": 5 * second} for name in NAMES_READ}
+    skew = {"bounds": [{"of": "a", "on": "b", "pairs": [(second, "3 s")]}], "timeout": 9 * second}
+    given = SparkOptions(bounds=bounds, skew=skew, guard=second).inputs_for(SOURCES, 1000)
+    assert given.promises == dict.fromkeys(NAMES_READ, TimerPromise(5000))
+    (generator,) = given.heartbeats.generators  # type: ignore[union-attr]
+    assert (generator.bounds.latency, generator.bounds.timeout) == ((2000,) * 3, 9000)
+    assert generator.bounds.skew["a", "b"][0] == Pair(1000, 3000)
+    assert generator.bounds.skew["a", "a"][0] == Pair(0, 1000)
+
+
+def test_estimates_and_witnesses_of_a_query() -> None:
+    skew = {"estimate": {"horizon": 10, "streams": ["a", "b", "w"]}, "timeout": 3}
+    witnesses: Any = {"w": None}
+    options = SparkOptions(bounds={"c": {"estimate": {"loss": 0.01}}}, skew=skew, witnesses=witnesses)
+    found = options.inputs_for(SOURCES, None)
+    assert found.heard_by(["a"]) == {"b", "w"}
+    assert found.heard_by(["c"]) == frozenset()
+
+
+def test_a_stream_without_bounds_is_refused_even_if_others_have_skew() -> None:
+    skew = {"bounds": [{"of": "a", "on": "b", "pairs": [[0, 1]]}]}
+    with pytest.raises(HeadraceError, match="HR-T050") as raised:
+        SparkOptions(bounds={"a": {"slack": 3}}, skew=skew).inputs_for(SOURCES, None)
+    assert raised.value.place == "c"
+
+
+def test_idle_streams_for_all_and_by_stream() -> None:
+    bounds = {key: {"disorder": "1 s"} for key in NAMES_READ}
+    for_all = SparkOptions(bounds=bounds, idle="periodic(2 s)").inputs_for(SOURCES, 10)
+    assert for_all.policies == dict.fromkeys(NAMES_READ, periodic(20))
+    by_stream = SparkOptions(bounds=bounds, idle={"a": "none"}).inputs_for(SOURCES, 10)
+    assert by_stream.policies == {"a": NONE}
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a strategy": ({"strategy": "dsf"}, "HR-S001", "did you mean dfs?"),
+    "a level": ({"level": "quer"}, "HR-S003", "did you mean query?"),
+    "a propagation": ({"propagation": "dirct"}, "HR-S002", "did you mean direct?"),
+    "a policy": ({"idle": "nome"}, "HR-T055", "did you mean none?"),
+    "a policy of no stream": ({"idle": {"aa": "none"}}, "HR-SP25", "did you mean a?"),
+    "a bound": ({"bounds": {"a": {"slak": 3}}}, "HR-SP13", "did you mean slack?"),
+    "a value": ({"bounds": {"a": {"slack": "3 s"}}}, "HR-SP13", "is not a number of rows"),
+    "a key of skew": ({"skew": {"timout": 3}}, "HR-SP13", "did you mean timeout?"),
+    "a duration": ({"skew": {"timeout": "3 parsecs"}}, "HR-SP13", "units"),
+    "a stream": (
+        {"skew": {"bounds": [{"of": "a", "on": "bb", "pairs": [[0, 1]]}]}},
+        "HR-SP13",
+        "did you mean b?",
+    ),
+    "a promise beside skew": (
+        {"bounds": {"a": TimerPromise(3)}, "skew": {}},
+        "HR-SP13",
+        "cannot be combined",
+    ),
+    "two kinds of bounds": (
+        {"bounds": Bounds.of(SkewMatrix.of(["a"], {("a", "a"): [(0, 0)]})), "skew": {}},
+        "HR-SP13",
+        "leave one of them out",
+    ),
+    "inputs and what they replace": ({"inputs": Inputs(), "idle": "none"}, "HR-SP25", "leave one out"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_value_is_refused_with_the_nearest_name(name: str) -> None:
+    given, code, said = BAD[name]
+    usual = {} if "inputs" in given else {"bounds": {key: {"disorder": 1} for key in NAMES_READ}}
+    with pytest.raises(HeadraceError, match=code) as raised:
+        SparkOptions(**(usual | given)).inputs_for(SOURCES, None)
+    assert said in f"{raised.value.message} {raised.value.hint}"
+    assert not raised.value.place.startswith(":")
+
+
+def test_options_say_how_engines_run() -> None:
+    options = SparkOptions(strategy="rr(3)", level="query", propagation="punctuation")
+    assert options.execution == Execution("rr(3)", "query", "punctuation")
+    assert SparkOptions().execution == Execution()
