@@ -7,18 +7,21 @@ falls silent; some rows are late, some have no time, some a time that lies far a
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.core import TimeKind
 from headrace.sql import Query, StreamDef, TableDef, query
 from headrace.time.bounds import Bounds
+from headrace.time.estimation import Adaptivity, Adjusting, SkewEstimator
 from headrace.time.ets import (
     NONE,
     ON_DEMAND,
@@ -125,7 +128,8 @@ USUAL = promised(DisorderPromise(4, 12), DisorderPromise(6, 15))
 class Case:
     """A query; `hosts` are the shards of each part it runs in, `most` the shards that are allowed.
 
-    `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle.
+    `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle. On Spark,
+    `options` say what `inputs` say to one engine.
     """
 
     text: str
@@ -134,6 +138,8 @@ class Case:
     most: int | None = None
     restart: bool = False
     counted: bool = False
+    execution: Execution = field(default_factory=Execution)
+    options: Mapping[str, Any] | None = None
     query: Query = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,6 +178,36 @@ COUNTED = SkewMatrix.of(
         ("u", "u"): [Pair(0, 5)],
     },
 )
+
+DISPLACED = SkewMatrix.of(
+    ("s", "u"),
+    {
+        ("s", "s"): [Pair.tuples(2, 1), Pair(0, 9)],
+        ("s", "u"): [Pair(3, 8), Pair.tuples(2, 5)],
+        ("u", "s"): [Pair(2, 9)],
+        ("u", "u"): [Pair(0, 5)],
+    },
+)
+DISPLACED_OPTIONS = {
+    "bounds": {"s": {"slack": "2 rows", "disorder": 9, "transit": 2}, "u": {"disorder": 5, "transit": 1}},
+    "skew": {
+        "bounds": [
+            {"of": "s", "on": "u", "pairs": [[3, 8], ["2 rows", 5]]},
+            {"of": "u", "on": "s", "pairs": [["2 ticks", "9 ticks"]]},
+        ],
+        "timeout": 20,
+        "tick": 2,
+    },
+    "guard": 500,
+}
+LEARNED_OPTIONS = {
+    "skew": {
+        "estimate": {"horizon": 12, "tick": 3, "window": 4, "alpha": 0.5, "adjust": {"least": 2}},
+        "timeout": 15,
+    },
+    "idle": {"u": "periodic(8)"},
+    "guard": 500,
+}
 
 CASES = {
     # Operators.
@@ -221,6 +257,31 @@ CASES = {
     "matrix of tuples": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(COUNTED, 3, timeout=20)))),
     "learned": Case(
         JOINED, managed(LearnedHeartbeats(QuantileEstimator(("s", "u")), timeout=15)), restart=True
+    ),
+    # The same by options, and other ways to run.
+    "options of bounds": Case(
+        JOINED,
+        managed(
+            HeartbeatGenerator(Bounds.of(DISPLACED, {"s": 2, "u": 1}, timeout=20), tick=2, ordered=False)
+        ),
+        restart=True,
+        execution=Execution("rr(3)", "query", "in_band"),
+        options=DISPLACED_OPTIONS,
+    ),
+    "options of estimates": Case(
+        BOTH,
+        replace(
+            managed(
+                LearnedHeartbeats(
+                    SkewEstimator(("s", "u"), 4, tick=3, adaptivity=Adaptivity(4, 0.5, Adjusting(least=2))),
+                    timeout=15,
+                )
+            ),
+            policies={"u": periodic(8)},
+        ),
+        restart=True,
+        execution=Execution("bfs", "memory"),
+        options=LEARNED_OPTIONS,
     ),
     # Enabling Time-Stamps, late rows.
     "no ets": Case(PER_KEY, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=NONE)),

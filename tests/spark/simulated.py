@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from headrace.connectors.late_and_rejected import late_rows, rejected_rows
 from headrace.engine import Engine
+from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.flow.batch import concat
 from headrace.plan.nodes.core import Plan, Source
@@ -487,9 +488,10 @@ def embedded_instants(
     ends: bool = False,
     witnesses: tuple[Source, ...] = (),
     waited: bool = False,
+    execution: Execution | None = None,
 ) -> Iterator[Outcome]:
     """What one engine in this process gives at each instant."""
-    engine = Engine()
+    engine = (execution or Execution()).engine()
     inputs.install(engine, dict.fromkeys([*sources_of(plan), *witnesses]))
     engine.add("q", plan)
     for name, data in tables.items():

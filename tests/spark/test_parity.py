@@ -12,7 +12,7 @@ import os
 import warnings
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,8 @@ class Runs:
             case.query,
             streams,
             headrace.spark.SparkOptions(
-                inputs=case.inputs,
+                **(case.options or {"inputs": case.inputs}),
+                **asdict(case.execution),
                 timer=self.files.read(self.spark, "timer"),
                 time_column="__t",
                 arrival="arrival",
@@ -139,7 +140,8 @@ def runs(
 def expected(case: Case) -> list[Outcome]:
     """What one engine gives in each micro-batch."""
     tables = {"names": NAMES} if case.query.tables else {}
-    each = embedded_instants(case.query.plan, case.inputs, _read_by(case), tables)
+    execution = case.execution
+    each = embedded_instants(case.query.plan, case.inputs, _read_by(case), tables, execution=execution)
     batches = []
     for nows in ARRIVALS:
         batches.append(Outcome())

@@ -47,7 +47,7 @@ STREAM = """
 source = {source}
 schema = "{schema}"
 time = {{ column = "at", earliest = "2000-01-01" }}
-bounds = {{ disorder = "3 seconds" }}
+bounds = {bounds}
 arrival = "came"
 
 [[queries]]
@@ -61,6 +61,14 @@ PIPELINE = """
 [pipeline]
 name = "formats"
 runtime = "embedded"
+strategy = "bfs(64)"
+level = "query"
+propagation = "in_band"
+
+[skew]
+timeout = "1 minute"
+tick = "1 ms"
+bounds = [{ of = "j", on = "c", pairs = [["2 s", "9 s"], ["3 rows", "6 s"]] }]
 """
 WINDOWS = '''
 [[queries]]
@@ -69,6 +77,11 @@ sql = """SELECT k, count(*) AS n, max(seen) AS seen, min(d) AS d, sum(m) AS m, w
          FROM j [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k"""
 sink = { path = "windows.jsonl", time = "holds" }
 '''
+BOUNDS = {
+    "j": '{ disorder = "3 seconds" }',
+    "c": '{ disorder = "3 seconds" }\nidle = "periodic(1 second)"',
+    "p": '{ slack = "2 rows", transit = "1 second" }',
+}
 SOURCES = {"j": '"rows.jsonl"', "c": '{ path = "rows.csv", delimiter = ";" }', "p": '"rows.parquet"'}
 
 FIRST = datetime(2026, 3, 8, 4, 59, 30, tzinfo=UTC)
@@ -194,7 +207,9 @@ def written(root: Path) -> Path:
     early = {**sound[0], "at": "1999-12-31T23:59:59Z"}
     parquet_file([sound[0], early, *sound[1:]], root / "rows.parquet")
     schema = ", ".join(f"{name} {of}" for name, of in COLUMNS.items())
-    streams = [STREAM.format(name=n, source=source, schema=schema) for n, source in SOURCES.items()]
+    streams = [
+        STREAM.format(name=n, source=source, schema=schema, bounds=BOUNDS[n]) for n, source in SOURCES.items()
+    ]
     (root / "pipeline.toml").write_text("".join((PIPELINE, *streams, WINDOWS)))
     return root
 
