@@ -240,14 +240,16 @@ def control_bounds(
     context: typer.Context,
     stream: Annotated[str, typer.Argument(help="The stream.")],
     disorder: Annotated[str | None, typer.Option(help="How far rows may be behind the newest one.")] = None,
+    slack: Annotated[str | None, typer.Option(help="How many rows late rows may be: 10 rows.")] = None,
     latency: Annotated[str | None, typer.Option(help="How far rows may be behind the clock.")] = None,
+    transit: Annotated[str | None, typer.Option(help="How long rows may take from their source.")] = None,
     guard: Annotated[str | None, typer.Option(help="How far rows may be ahead of the clock.")] = None,
     as_json: Json = False,
 ) -> None:
     """Set how late the rows of a stream may be. Write none to remove a bound."""
     from headrace.cli.control import bounds_command, send
 
-    written = {"disorder": disorder, "latency": latency, "guard": guard}
+    written = {"disorder": disorder, "slack": slack, "latency": latency, "transit": transit, "guard": guard}
     print(send(context.obj, bounds_command(stream, written), as_json))
 
 

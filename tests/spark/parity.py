@@ -128,8 +128,8 @@ USUAL = promised(DisorderPromise(4, 12), DisorderPromise(6, 15))
 class Case:
     """A query; `hosts` are the shards of each part it runs in, `most` the shards that are allowed.
 
-    `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle. On Spark,
-    `options` say what `inputs` say to one engine.
+    `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle.
+    On Spark, `options` say what `inputs` say to one engine.
     """
 
     text: str
