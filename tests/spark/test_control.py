@@ -117,7 +117,7 @@ def commands(draw: st.DrawFn, number: int, now: int) -> Command:
                 st.none() | st.integers(now, now + 9),
             ),
             st.builds(SetStrategy, st.sampled_from(["dfs", "bfs", "rr", "unknown"])),
-            st.builds(SetLevel, st.sampled_from(["query", "operator"])),
+            st.builds(SetLevel, st.sampled_from(["query", "operator", "memory"])),
         )
     )
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
+from headrace.control import SetLevel, SetStrategy, submit
 from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.trees import sources_of
+from headrace.runtimes.spark.driver.control_log import ControlLog
+from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.worker.running import HostSpec
 from headrace.time.ets import policy
+from tests.control.pipelines import TEXT, written
 from tests.spark.simulated import Cluster, embedded, on_spark
 from tests.spark.test_simulated import assert_in_order, micro_batches, promises
 from tests.strategies.plans import cases, tables_of
@@ -56,3 +65,16 @@ def test_how_shards_run_changes_no_answer(data: st.DataObject) -> None:
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
         assert Counter(map(repr, found)) == Counter(map(repr, expected))
     assert_in_order(spread.by_batch)
+
+
+def test_a_strategy_of_the_control_log_is_that_of_the_next_start(tmp_path: Path) -> None:
+    """Shards follow such commands while they run; a job that starts after them used to forget them."""
+    file = written(tmp_path, TEXT.replace('"embedded"', '"spark"'))
+    for command in (SetStrategy("bfs"), SetLevel("query")):
+        submit(file, command)
+    started = ControlLog(file, print).start()
+    assert started.execution == Execution("bfs", "query")
+    options = SparkOptions(inputs=started.inputs(), **asdict(started.execution))
+    host = HostSpec("h", {}, (), started.inputs(), (0,), execution=options.execution)
+    engine = host.build()
+    assert (engine.scheduling.level, engine.scheduling.table.default.name) == ("query", "bfs")
