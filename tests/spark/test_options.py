@@ -187,6 +187,13 @@ def test_estimates_and_witnesses_of_a_query() -> None:
     assert found.heard_by(["c"]) == frozenset()
 
 
+def test_skew_alone_may_say_everything() -> None:
+    """Found by the parity suite: without `bounds`, `skew` was refused."""
+    found = SparkOptions(skew={"estimate": {"horizon": 10}}).inputs_for(SOURCES, None)
+    assert found.heartbeats is not None
+    assert found.heartbeats.streams == NAMES_READ
+
+
 def test_a_stream_without_bounds_is_refused_even_if_others_have_skew() -> None:
     skew = {"bounds": [{"of": "a", "on": "b", "pairs": [[0, 1]]}]}
     with pytest.raises(HeadraceError, match="HR-T050") as raised:

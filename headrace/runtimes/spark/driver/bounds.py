@@ -58,9 +58,9 @@ def inputs_of(
         return Inputs(HeartbeatGenerator(bounds, ordered=False), rules=rules)
     if isinstance(bounds, HeartbeatGenerator):
         return Inputs(bounds.unordered(), rules=rules)
+    bounds = {} if bounds is None else bounds
     if not isinstance(bounds, Mapping):
         return Inputs(_heartbeats(bounds), rules=rules)
-    bounds = bounds or {}
     for name in bounds:
         if name not in streams:
             raise SparkError(
