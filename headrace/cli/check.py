@@ -66,12 +66,16 @@ def stream_line(stream: PipelineStream) -> str:
     column = f" in {stream.definition.time_column}" if stream.definition.time_column else ""
     said = stream.lateness
     tell: Callable[[int], str] = str if stream.definition.ticks_per_second is None else length
-    known = [f"{n} {tell(t)}" for n, t in (("disorder", said.disorder), ("latency", said.latency)) if t]
+    lengths = {key: getattr(said, key) for key in ("disorder", "latency", "skew", "transit")}
+    known = [f"{key} {tell(ticks)}" for key, ticks in lengths.items() if ticks]
+    known += [] if said.slack is None else [f"slack {said.slack} row{'' if said.slack == 1 else 's'}"]
     if said.confidence is not None:
         known.append(f"disorder estimated, {said.confidence.promise}")
+    known = known or ["rows in order"]
+    known += [] if stream.spec.idle is None else [f"idle: {stream.spec.idle}"]
     source = stream.spec.source
     where = getattr(source, "path", None) or source.type
-    return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known) or 'rows in order'}"
+    return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known)}"
 
 
 # `headrace explain`

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli.check import describe
 from headrace.errors import TimeError
 from headrace.pipeline import Pipeline, parse
 from headrace.pipeline.stalling import stalls
@@ -116,3 +117,10 @@ def test_there_is_a_warning_exactly_where_the_theorem_asks_for_a_timeout(
     if needed and not missing:
         with pytest.raises(TimeError):
             ensure_progress(closed)
+
+
+def test_check_shows_the_bounds_and_the_warning() -> None:
+    text = describe(pipeline('{ slack = "1 rows", transit = "2 s" }\nidle = "none"', '{ skew = "3 s" }'))
+    assert "stream a: a.csv, external time in at, transit 2 s, slack 1 row, idle: none" in text
+    assert "stream b: b.csv, external time in at, skew 3 s" in text
+    assert "warning: query q: rows of b wait as long as a is silent" in text
