@@ -81,6 +81,11 @@ class HeartbeatGenerator:
         return self.groups if self._grouped is None else self._grouped.members
 
     @property
+    def tick(self) -> int:
+        """The tick of the wall clock."""
+        return self._tick
+
+    @property
     def groups(self) -> tuple[str, ...]:
         """The groups, in order; without groups, the streams."""
         return self.bounds.streams
@@ -190,6 +195,11 @@ class HeartbeatGenerator:
         """`explain` of the stream that holds the overall heartbeat back."""
         self.advance(now)
         return explain(self.bounds, self._steps, int(np.argmin(self._steps.promise)), now)
+
+    def follow(self, new: HeartbeatGenerator) -> None:
+        """Continue as `new` would, for the same groups and tick, with the arrivals known here."""
+        self._ordered = new._ordered
+        self.rebind(new.bounds)
 
     def rebind(self, bounds: Bounds, *, close: bool = False) -> None:
         """Continue with other bounds for the same streams, such as newly estimated ones.

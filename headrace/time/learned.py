@@ -301,8 +301,8 @@ def _newest(streams: Ints, times: Ints, clocks: Ints) -> tuple[Ints, Ints, Ints]
 def _followed(new: Generator, old: Generator | None) -> Generator:
     """The generator that continues `old` under the bounds of `new`, or `new` if that is not possible."""
     if isinstance(new, HeartbeatGenerator) and isinstance(old, HeartbeatGenerator):
-        if new.groups == old.groups:
-            old.rebind(new.bounds)
+        if (new.groups, new.tick) == (old.groups, old.tick):
+            old.follow(new)
             return old
     elif isinstance(new, LearnedHeartbeats) and isinstance(old, LearnedHeartbeats):
         new.restore(old.snapshot())

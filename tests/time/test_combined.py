@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.time.bounds import NEVER, Bounds
+from headrace.time.declared import Declared, Lateness, Skew
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import CombinedHeartbeats, LearnedHeartbeats
 from headrace.time.quantile import LEAST, Confidence, QuantileEstimator
@@ -44,3 +45,25 @@ def test_each_stream_has_the_largest_of_its_promises() -> None:
     combined.arrive([0, 1, 0], [100, 50, 95], 100)
     assert combined.heartbeats(100).tolist() == [94, MIN_TIME, MIN_TIME]
     assert combined.heartbeats(101).tolist() == [94, 47, 46]
+
+
+def test_bounds_that_begin_to_count_rows_are_followed_with_their_settings() -> None:
+    """Else a restart after a command that set `slack` would not know its own snapshot."""
+
+    def declared(slack: int | None, tick: int = 1) -> CombinedHeartbeats:
+        said = {"a": Lateness(disorder=3, slack=slack), "b": Lateness(disorder=5)}
+        return Declared(said, Skew({("a", "b"): (Pair(1, 9),)}, tick=tick)).heartbeats()
+
+    before, after = declared(None), declared(2)
+    before.arrive([0], [100], 1)
+    assert before.heartbeats(1).tolist() == [96, MIN_TIME]
+    settings = after.settings
+    after.follow(before)
+    assert after.settings == settings
+    assert after.heartbeats(2).tolist() == [96, 91]
+    after.arrive([0, 0, 0], [101, 99, 100], 3)
+    assert after.heartbeats(4).tolist() == [100, 92]
+    coarser = declared(2, tick=4)
+    coarser.follow(after)
+    assert coarser.settings == declared(2, tick=4).settings
+    assert coarser.heartbeats(5).tolist() == [100, 92]
