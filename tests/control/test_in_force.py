@@ -96,7 +96,8 @@ def test_settings_hold_until_the_file_says_something_new(tmp_path: Path) -> None
     assert (found.execution.strategy, found.execution.level) == ("bfs", "query")
     assert (found.streams["bids"].lateness.disorder, found.streams["bids"].lateness.latency) == (10**6, None)
     assert found.streams["bids"].rules.guard == 3600 * 10**6
-    newer = TEXT.replace('"5 s"', '"7 s"').replace("checkpoint =", 'strategy = "rr"\nlevel = "memory"\ncheckpoint =')
+    ways = 'strategy = "rr"\nlevel = "memory"\n'
+    newer = TEXT.replace('"5 s"', '"7 s"').replace("checkpoint =", f"{ways}checkpoint =")
     newer += '[memory]\nbudget = "1 GB"\n'
     found = in_force(written(tmp_path, newer), log_of(found).read())
     assert (found.spec.memory.budget, found.execution) == ("1 GB", Execution("rr", "memory"))
