@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -393,12 +393,14 @@ class Killed(Live):
     def until(self, rows: dict[str, int]) -> None:
         """Wait until as many rows of each stream are processed."""
         assert self._process.stderr is not None
+        last: deque[str] = deque(maxlen=20)
         for line in self._process.stderr:
+            last.append(line)
             if line.startswith("{"):
                 read = {name: each["rows"] for name, each in json.loads(line)["streams"].items()}
                 if all(read.get(name, 0) >= count for name, count in rows.items()):
                     return
-        raise AssertionError(f"the process ended with {self._process.wait()}")
+        raise AssertionError(f"the process ended with {self._process.wait()}: {''.join(last)}")
 
     def kill(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
