@@ -21,7 +21,7 @@ from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.errors import BudgetError, HeadraceError, SparkError
 from headrace.memory.budget import budget_bytes
-from headrace.plan.nodes.core import Source
+from headrace.plan.nodes.core import Source, TimeKind
 from headrace.runtimes.spark.driver import options as module
 from headrace.runtimes.spark.driver.options import NAMES, SparkOptions, spark_bytes, task_bytes
 from headrace.time.bounds import Bounds
@@ -192,6 +192,17 @@ def test_skew_alone_may_say_everything() -> None:
     found = SparkOptions(skew={"estimate": {"horizon": 10}}).inputs_for(SOURCES, None)
     assert found.heartbeats is not None
     assert found.heartbeats.streams == NAMES_READ
+
+
+def test_bounds_between_streams_are_about_streams_that_bring_their_times() -> None:
+    """An internal stream beside them was learned about too."""
+    internal = Source("i", pa.schema([("k", pa.int64())]), TimeKind.INTERNAL)
+    found = SparkOptions(skew={"estimate": {"horizon": 10}}).inputs_for([*SOURCES, internal], None)
+    assert found.heartbeats is not None
+    assert found.heartbeats.streams == NAMES_READ
+    named = SparkOptions(skew={"estimate": {"horizon": 10, "streams": ["i"]}})
+    with pytest.raises(SparkError, match="does not have external time"):
+        named.inputs_for([*SOURCES, internal], None)
 
 
 def test_a_stream_without_bounds_is_refused_even_if_others_have_skew() -> None:

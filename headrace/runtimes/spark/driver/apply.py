@@ -29,7 +29,7 @@ from headrace.runtimes.spark.worker.partitioner import BAD
 from headrace.runtimes.spark.worker.running import QUERY
 from headrace.schema import Schema
 from headrace.sql import Query
-from headrace.time.ets import TimerPromise
+from headrace.time.ets import StrongestPromise, TimerPromise
 
 KINDS = frozenset((RESULT, LATE, REJECTED))
 
@@ -141,7 +141,10 @@ def refuse_latency_without_timer(options: SparkOptions, inputs: Inputs, streams:
         return
     for name in streams:
         promise = inputs.promises.get(name)
-        if isinstance(promise, TimerPromise) or getattr(promise, "latency", None) is not None:
+        if (
+            isinstance(promise, TimerPromise | StrongestPromise)
+            or getattr(promise, "latency", None) is not None
+        ):
             raise SparkError(
                 "HR-SP19",
                 "a bound on latency needs a timer as its clock",

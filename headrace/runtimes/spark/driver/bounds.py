@@ -41,10 +41,12 @@ def inputs_of(
     per_second: int | None,
     skew: Mapping[str, Any] | None = None,
     witnesses: Collection[str] = (),
+    stamped: Collection[str] = (),
 ) -> Inputs:
     """The user's bounds for the streams of a query, in the form that the engine takes.
 
-    `skew` is the table of that name in pipeline files; it may mention `witnesses`.
+    `skew` is the table of that name in pipeline files; it may mention `witnesses`. `stamped` are the streams
+    whose rows do not bring their times: nothing bounds them.
     """
     ahead = MAX_TIME if guard is None else ticks(guard, per_second, "guard")
     given = Rules(disordered=True, enforce=enforce, guard=ahead, ticks_per_second=per_second)
@@ -67,7 +69,7 @@ def inputs_of(
                 "HR-SP13", f"bounds for {name!r}, which the query does not read", hint=nearest(name, streams)
             )
     if skew is not None or any(isinstance(each, Mapping) and each.keys() - ALONE for each in bounds.values()):
-        said = _Declaring(per_second).declared(bounds, [*streams, *witnesses], skew or {})
+        said = _Declaring(per_second).declared(bounds, [*streams, *witnesses], stamped, skew or {})
         known = {n: each for n, each in said.streams.items() if n in witnesses or said.is_bounded(n)}
         made = Declared(known, said.skew)
         return Inputs(made.heartbeats(), made.promises(), rules=rules)
@@ -83,12 +85,18 @@ class _Declaring(Reader):
         super().__init__("", Path(), "", {})
         self._per_second = per_second
 
-    def declared(self, bounds: Mapping[str, Any], streams: list[str], skew: Mapping[str, Any]) -> Declared:
+    def declared(
+        self,
+        bounds: Mapping[str, Any],
+        streams: list[str],
+        stamped: Collection[str],
+        skew: Mapping[str, Any],
+    ) -> Declared:
         """The bounds of all streams, alone and about each other."""
         try:
-            known = {name: self._lateness(name, bounds.get(name, {})) for name in streams}
-            table = self.valid(SkewTable, _plain(skew))
-            return Declared(known, skew_of(self, ("skew",), table, known, self._per_second))
+            found = {n: self._lateness(n, bounds.get(n, {})) for n in streams if n not in stamped}
+            table, known = self.valid(SkewTable, _plain(skew)), {**dict.fromkeys(stamped), **found}
+            return Declared(found, skew_of(self, ("skew",), table, known, self._per_second))
         except PipelineError as error:
             place = error.place.removeprefix(": ")
             raise SparkError("HR-SP13", error.message, place=place, hint=error.hint) from error

@@ -16,7 +16,7 @@ from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.errors import BudgetError, SparkError
 from headrace.memory.budget import budget_bytes
-from headrace.plan.nodes.core import Source
+from headrace.plan.nodes.core import Source, TimeKind
 from headrace.runtimes.spark.driver.bounds import AllBounds, inputs_of, nearest
 from headrace.time.durations import Duration
 from headrace.time.ets import Policy, policy
@@ -185,8 +185,16 @@ class SparkOptions:
         """What these options promise about streams, checked against them."""
         names = [source.name for source in sources]
         if self.inputs is None:
-            guard, witnesses = self.guard, self.witnesses
-            found = inputs_of(self.bounds, names, self.enforce, guard, per_second, self.skew, witnesses)
+            found = inputs_of(
+                self.bounds,
+                names,
+                self.enforce,
+                self.guard,
+                per_second,
+                self.skew,
+                self.witnesses,
+                [source.name for source in sources if source.time is not TimeKind.EXTERNAL],
+            )
             found = replace(found, policies=self._policies(names, per_second))
         else:
             found = self.inputs

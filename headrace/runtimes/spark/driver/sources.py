@@ -76,13 +76,14 @@ class Frames:
                 place=place,
                 hint="set arrival to a column, or leave arrival out for all streams",
             )
-        by_clock = stream.lateness.latency is not None or stream.rules.guard != MAX_TIME
+        said = stream.lateness
+        by_clock = said.follows_clock or said.transit > 0 or stream.rules.guard != MAX_TIME
         if self.pipeline.ticks_per_second is None and by_clock and not self.replays:
             raise PipelineError(
                 "HR-F017",
                 "on Spark the clock runs in real time, but this stream counts ticks",
                 place=place,
-                hint="leave latency and guard out, or set arrival to a column",
+                hint="leave latency, skew, transit and guard out, or set arrival to a column",
             )
 
     def timed(self, stream: PipelineStream, df: DataFrame) -> DataFrame:
