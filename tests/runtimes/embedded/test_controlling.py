@@ -136,7 +136,7 @@ def test_a_command_that_was_overtaken_is_refused_and_the_run_goes_on(tmp_path: P
     runner = run(file, most=5)
     first, second = refusals(runner)
     assert "command 2 (remove query: name = 'hot') was refused: [HR-L006]" in first
-    assert "command 4 (level: level = 'x') was refused: [HR-L009]" in second
+    assert "command 4 (level: level = 'x') was refused: [HR-S003]" in second
     assert [bool(each.refused) for each in log.read()] == [False, True, False, True]
     assert runner.progress().commands == 4
     again = run(file)
