@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.pipeline.spec import BoundsOf, SkewBound, SkewEstimate, SkewTable, rows
@@ -25,11 +25,18 @@ STEPS = 10
 
 
 class Locating(Protocol):
-    """Knows where keys are, and reports errors there."""
+    """Knows where keys are: an error in `do` gets the place of `path`."""
 
     def at(self, path: Path_, do: Callable[[], T]) -> T: ...
 
-    def fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError: ...
+
+def _fail(reader: Locating, code: str, message: str, path: Path_, hint: str = "") -> NoReturn:
+    """Raise an error at the place of a key."""
+
+    def do() -> NoReturn:
+        raise PipelineError(code, message, hint=hint)
+
+    reader.at(path, do)
 
 
 def maybe(length: str | int | None, domain: int | None) -> Callable[[], int | None]:
@@ -48,7 +55,8 @@ def lateness_of(reader: Locating, place: Path_, bounds: BoundsOf, domain: int | 
         return Lateness(**said)
     other = next((key for key in ("disorder", "slack") if said[key] is not None), None)
     if other is not None:
-        raise reader.fail(
+        _fail(
+            reader,
             "HR-F012",
             f"both {other} and estimate are set",
             place,
@@ -73,7 +81,7 @@ def skew_of(reader: Locating, at: Path_, table: SkewTable, streams: Streams, dom
     _check_groups(reader, (*at, "groups"), table.groups, streams)
     tick = reader.at((*at, "tick"), maybe(table.tick, domain))
     if tick == 0:
-        raise reader.fail("HR-F004", "a tick cannot be 0", (*at, "tick"), "leave it out for the clock's own")
+        _fail(reader, "HR-F004", "a tick cannot be 0", (*at, "tick"), "leave it out for the clock's own")
     return Skew(
         found,
         reader.at((*at, "timeout"), maybe(table.timeout, domain)),
@@ -105,20 +113,25 @@ def _learned(
         _check_stream(reader, (*at, "streams"), name, streams)
         said = streams[name]
         if said is not None and (said.pairs() or said.confidence is not None):
-            raise reader.fail(
+            _fail(
+                reader,
                 "HR-F012",
                 f"stream {name!r} has bounds of its own",
                 (*at, "streams"),
                 f"remove it from streams, or remove disorder, slack and estimate from the bounds of {name}",
             )
     if table.window is None and not {"alpha", "adjust"}.isdisjoint(table.model_fields_set):
-        raise reader.fail(
-            "HR-F005", "alpha and adjust need a window", at, "set window to a number of rows, such as 1000"
+        _fail(
+            reader,
+            "HR-F005",
+            "alpha and adjust need a window",
+            at,
+            "set window to a number of rows, such as 1000",
         )
     free = (name for name, said in streams.items() if said is not None and not said.is_declared)
     names = tuple(table.streams or free)
     if not names:
-        raise reader.fail("HR-F012", "every stream has bounds of its own", at, "remove estimate from skew")
+        _fail(reader, "HR-F012", "every stream has bounds of its own", at, "remove estimate from skew")
     horizon = reader.at((*at, "horizon"), lambda: ticks(table.horizon, domain))
     tick = reader.at((*at, "tick"), maybe(table.tick, domain)) or max(1, horizon // STEPS)
     return LearnedSkew(names, horizon, tick, _adaptivity(table))
@@ -139,9 +152,7 @@ def _check_groups(reader: Locating, at: Path_, groups: list[list[str]], streams:
         for name in members:
             _check_stream(reader, (*at, i), name, streams)
             if name in seen:
-                raise reader.fail(
-                    "HR-F016", f"stream {name!r} is in two groups", (*at, i), "remove it from one"
-                )
+                _fail(reader, "HR-F016", f"stream {name!r} is in two groups", (*at, i), "remove it from one")
             seen.add(name)
 
 
@@ -150,6 +161,4 @@ def _check_stream(reader: Locating, at: Path_, name: str, streams: Streams) -> N
     if streams.get(name) is None:
         near = difflib.get_close_matches(name, streams, n=1)
         what = "does not have external time" if name in streams else "does not exist"
-        raise reader.fail(
-            "HR-F016", f"stream {name!r} {what}", at, f"did you mean {near[0]}?" if near else ""
-        )
+        _fail(reader, "HR-F016", f"stream {name!r} {what}", at, f"did you mean {near[0]}?" if near else "")

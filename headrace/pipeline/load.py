@@ -172,7 +172,7 @@ class Reader:
         except ValueError as error:
             raise PipelineError("HR-F004", str(error), place=self._place(path)) from None
 
-    def fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
+    def _fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
         """An error at the place of a key."""
         return PipelineError(code, message, place=self._place(path), hint=hint)
 
@@ -183,7 +183,7 @@ class Reader:
         units = {name: s.time.unit == "tick" for name, s in spec.streams.items() if s.time.kind == "external"}
         if len(set(units.values())) > 1:
             odd = next(name for name, is_tick in units.items() if is_tick)
-            raise self.fail(
+            raise self._fail(
                 "HR-F010",
                 'some streams use sequence numbers (unit = "tick") and others use time',
                 ("streams", odd, "time"),
@@ -200,7 +200,7 @@ class Reader:
         if kind is TimeKind.EXTERNAL:
             column = self._time_column(at, spec, schema)
         elif column is not None:
-            raise self.fail(
+            raise self._fail(
                 "HR-F011", f"{kind.value} time does not take a column", (*at, "time"), "remove column"
             )
         definition = self.at(at, lambda: StreamDef(name, schema, kind, column, domain))
@@ -239,7 +239,7 @@ class Reader:
             source = stream.source
             wild = source.type in ("tcp", "stdin") or getattr(source, "pace", "") == "real"
             if stream.shed is not None and not (live and wild):
-                raise self.fail(
+                raise self._fail(
                     "HR-F022",
                     "shed is set, but this stream can be slowed down, so no rows need to be dropped",
                     ("streams", name, "shed"),
@@ -252,7 +252,7 @@ class Reader:
         column = spec.time.column
         hint = f"columns: {', '.join(schema.names)}"
         if column is None:
-            raise self.fail(
+            raise self._fail(
                 "HR-F011",
                 "the stream has no time column",
                 (*at, "time"),
@@ -260,7 +260,7 @@ class Reader:
             )
         if column not in schema.names:
             near = difflib.get_close_matches(column, schema.names, n=1)
-            raise self.fail(
+            raise self._fail(
                 "HR-F011",
                 f"the time column {column!r} does not exist",
                 (*at, "time", "column"),
@@ -268,14 +268,14 @@ class Reader:
             )
         of = schema.field(column).type
         if not (pt.is_timestamp(of) or pt.is_integer(of)):
-            raise self.fail(
+            raise self._fail(
                 "HR-F011",
                 f"the time column is {of}, not a time",
                 (*at, "time"),
                 "declare it as TIMESTAMP, or as BIGINT with a unit",
             )
         if pt.is_timestamp(of) and spec.time.unit is not None:
-            raise self.fail(
+            raise self._fail(
                 "HR-F011",
                 "unit is not allowed for a TIMESTAMP column",
                 (*at, "time", "unit"),
@@ -297,7 +297,7 @@ class Reader:
         """Parse one query, from `sql` or `sql_file`."""
         at: Path_ = ("queries", i)
         if (spec.sql is None) == (spec.sql_file is None):
-            raise self.fail(
+            raise self._fail(
                 "HR-F013", f"query {spec.name!r} needs either sql or sql_file", at, 'set sql = """SELECT …"""'
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
@@ -307,7 +307,7 @@ class Reader:
         try:
             return (self.root / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self.fail(
+            raise self._fail(
                 "HR-F013", f"cannot read the file of the query: {error}", (*at, "sql_file")
             ) from None
 
@@ -316,7 +316,7 @@ class Reader:
         seen: set[str] = set()
         for i, each in enumerate(spec.queries):
             if each.name in seen:
-                raise self.fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
+                raise self._fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
             seen.add(each.name)
 
     def check_places(self, spec: FileSpec) -> None:
@@ -327,7 +327,7 @@ class Reader:
         output, other = clash.output, clash.other
         code, message, hint = _CLASHES[clash.kind]
         words = {"output": output.what, "other": other.what, "path": output.path}
-        raise self.fail(code, message.format(**words), output.key, hint)
+        raise self._fail(code, message.format(**words), output.key, hint)
 
     def _warn(self, pipeline: Pipeline) -> None:
         """Collect warnings about settings that are probably mistakes."""

@@ -85,6 +85,10 @@ def test_a_query_can_come_from_a_file_or_from_standard_input(file: Path) -> None
         (("strategy", "bfs"), SetStrategy("bfs")),
         (("level", "memory"), SetLevel("memory")),
         (("bounds", "bids", "--latency", "1 min", "--disorder", "none"), None),
+        (
+            ("bounds", "bids", "--slack", "3 rows", "--transit", "1 s"),
+            SetBounds("bids", {"slack": "3 rows", "transit": "1 s"}),
+        ),
         (("resize", "wide", "2 min", "--of", "bids", "--since", "5"), Resize("wide", "2 min", "bids", "5")),
         (("heartbeat", "bids", "2024-05-01T12:00:00Z"), Heartbeat("bids", "2024-05-01T12:00:00Z")),
     ],
