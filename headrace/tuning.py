@@ -121,6 +121,15 @@ class Tuning:
     reorder_exhaustive: int = 6
     """Relations up to which every order of joins is compared; with more, the search is greedy."""
 
+    # What `why` reports
+
+    silent_seconds: float = 5.0
+    """A stream without rows for longer is silent; a heartbeat or a clock without change stands still."""
+    stalled_seconds: float = 15.0
+    """A run that has not written its status for longer, and for three times its usual time, is stalled."""
+    slow_sink_seconds: float = 1.0
+    """Sinks that take longer between two statuses, and half of that time or more, are slow."""
+
     # Messages
 
     compile_notice_seconds: float = 1.0

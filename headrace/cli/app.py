@@ -134,13 +134,26 @@ def explain(
 @app.command()
 @_saying
 def why(pipeline: File, as_json: Json = False) -> None:
-    """Show what each operator of a running or stopped pipeline is waiting for, and what would release it."""
+    """Show why each query of a pipeline waits: the stream, since when, and what would release it."""
     from headrace.cli.status import read
-    from headrace.cli.why import reasons
+    from headrace.runtimes.why import Why
 
-    status = read(pipeline)
-    found = reasons(status)
-    print(json.dumps(found) if as_json else "\n".join(found))
+    found = Why.of(read(pipeline))
+    print(json.dumps(found.plain()) if as_json else found)
+
+
+@app.command()
+@_saying
+def status(pipeline: File, as_json: Json = False) -> None:
+    """Show the newest status of a pipeline: streams, queries, memory."""
+    from headrace.cli.status import read
+    from headrace.cli.view import print_table
+
+    found = read(pipeline)
+    if as_json:
+        print(found.text())
+    else:
+        print_table(found)
 
 
 @app.command()

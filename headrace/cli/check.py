@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.why import length
 from headrace.errors import HeadraceError, PipelineError
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.pipeline import PipelineStream
 from headrace.runtimes.embedded import Runner
+from headrace.runtimes.words import length
 
 
 def summary(pipeline: Pipeline) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.status import NAME
 from headrace.control import (
     AddQuery,
     Command,
@@ -28,6 +27,7 @@ from headrace.disk import is_held
 from headrace.errors import ControlError
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded.factory import PipelineFactory
+from headrace.runtimes.status import EMBEDDED_FILE
 from headrace.time.clock import SystemClock
 
 
@@ -223,7 +223,7 @@ def _applied(pipeline: Pipeline) -> int | None:
     if pipeline.runtime != "embedded" or checkpoint is None:
         return None
     try:
-        status = json.loads((pipeline.path(checkpoint) / NAME).read_text())
+        status = json.loads((pipeline.path(checkpoint) / EMBEDDED_FILE).read_text())
     except (OSError, ValueError):
         return 0
     return int(status.get("commands", 0))

@@ -19,9 +19,10 @@ from headrace.cli.view import apart, as_line, as_table, ended, last_words, unuse
 from headrace.errors import PipelineError, SparkError
 from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import Pipeline, load
-from headrace.runtimes.embedded import Progress, Runner
+from headrace.runtimes.embedded import Runner
+from headrace.runtimes.status import Status
 
-Show = Callable[[Progress], None]
+Show = Callable[[Status], None]
 PAUSE: Final = 5.0
 
 
@@ -62,7 +63,7 @@ def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool, restart: Restart) 
     runner = Runner(pipeline, reset=restart.reset, reload=restart.reload)
     with _stopping(runner), _showing(as_json, quiet) as show:
 
-        def told(progress: Progress) -> None:
+        def told(progress: Status) -> None:
             write_status(pipeline, progress)
             show(progress)
 
@@ -121,7 +122,7 @@ def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
         read = ", ".join(f"{rows:,} rows of {stream}" for stream, rows in each.rows.items()) or "no new rows"
         told = f"{each.answers:,} answers, {each.late:,} late, {each.rejected:,} rejected"
         lines.append(f"  query {name}: {read}; {told}")
-        lines += [line for stream in each.rows for line in apart(map(asdict, each.reasons), stream)]
+        lines += [line for stream in each.rows for line in apart(each.reasons, stream)]
     if result.state == "stopped" and pipeline.spec.pipeline.checkpoint:
         lines.append("  run it again to continue")
     return "\n".join(lines)
@@ -160,19 +161,19 @@ def _showing(as_json: bool, quiet: bool) -> Iterator[Show]:
     if quiet:
         yield lambda progress: None
     elif as_json:
-        yield lambda progress: print(json.dumps(asdict(progress)), file=sys.stderr)
+        yield lambda progress: print(progress.text(), file=sys.stderr)
     elif console.is_terminal:
         with Live(console=console, refresh_per_second=4, transient=True) as live:
-            yield lambda progress: live.update(as_table(asdict(progress)))
+            yield lambda progress: live.update(as_table(progress))
     else:
-        yield _now_and_then(lambda progress: print(as_line(asdict(progress)), file=sys.stderr))
+        yield _now_and_then(lambda progress: print(as_line(progress), file=sys.stderr))
 
 
 def _now_and_then(show: Show) -> Show:
     """For logs: show progress every `PAUSE` seconds, and when the state changes."""
     last = (-PAUSE, "")
 
-    def told(progress: Progress) -> None:
+    def told(progress: Status) -> None:
         nonlocal last
         if progress.state != last[1] or progress.elapsed - last[0] >= PAUSE:
             last = (progress.elapsed, progress.state)

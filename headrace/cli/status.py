@@ -1,39 +1,39 @@
-"""The status of a running pipeline, written to its checkpoint directory for other terminals to read."""
+"""The status of a pipeline, read from its checkpoint directory by other terminals."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import fcntl
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from headrace import disk
-from headrace.cli.why import KILLED
-from headrace.disk import is_held
 from headrace.errors import PipelineError
 from headrace.pipeline import Pipeline, load
-from headrace.runtimes.embedded import Progress
+from headrace.runtimes.status import EMBEDDED_FILE, KILLED, RUNNING, SPARK_FILE, STARTING, Status
 
-NAME = "status.json"
+SPARK_JOB: Final = Path("spark", "job", SPARK_FILE)
+SPARK_LOCK: Final = Path("spark", "_headrace.lock")
+"""What a run on Spark has in the checkpoint directory of a pipeline."""
 
 
-def write_status(pipeline: Pipeline, progress: Progress) -> None:
-    """Write the status file atomically. Disk errors are ignored: the checkpoint reports them."""
+def write_status(pipeline: Pipeline, status: Status) -> None:
+    """Write the status of an embedded run atomically. Disk errors are ignored: checkpoints report them."""
     checkpoint = pipeline.spec.pipeline.checkpoint
     if checkpoint is None:
         return
-    path = pipeline.path(checkpoint) / NAME
+    path = pipeline.path(checkpoint) / EMBEDDED_FILE
     draft = path.with_suffix(".draft")
     try:
         with disk.current.open(draft, "wb", private=True) as file:
-            file.write(json.dumps(asdict(progress)).encode())
+            file.write(status.text().encode())
         disk.current.replace(draft, path)
     except OSError:
         return
 
 
-def read(file: Path) -> dict[str, Any]:
-    """The newest progress of a pipeline."""
+def read(file: Path) -> Status:
+    """The newest status of a pipeline, on either runtime."""
     pipeline = load(file)
     checkpoint = pipeline.spec.pipeline.checkpoint
     if checkpoint is None:
@@ -43,15 +43,41 @@ def read(file: Path) -> dict[str, Any]:
             place=str(file),
             hint='set checkpoint = "state" under [pipeline]',
         )
-    try:
-        status: dict[str, Any] = json.loads((pipeline.path(checkpoint) / NAME).read_text())
-    except (OSError, ValueError):
+    folder = pipeline.path(checkpoint)
+    found = [status for each in (EMBEDDED_FILE, SPARK_JOB) if (status := _read(folder / each)) is not None]
+    if not found:
         raise PipelineError(
             "HR-F020",
             "this pipeline has not run yet",
-            place=str(pipeline.path(checkpoint)),
+            place=str(folder),
             hint=f"run it: headrace run {file}",
         ) from None
-    if status["state"] == "running" and not is_held(pipeline.path(checkpoint)):
-        status["state"] = KILLED
+    status = max(found, key=lambda each: each.written)
+    if status.state in (RUNNING, STARTING) and not _is_alive(status, folder):
+        return replace(status, state=KILLED)
     return status
+
+
+def _read(path: Path) -> Status | None:
+    """The status in a file; None if there is none, or if another version wrote it."""
+    try:
+        return Status.read(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_alive(status: Status, folder: Path) -> bool:
+    """Whether the run holds the lock of its checkpoint."""
+    return _is_locked(folder / SPARK_LOCK) if status.runtime == "spark" else disk.is_held(folder)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether the JVM of a driver holds a lock file."""
+    try:
+        with path.open("rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.memory.accounting import Account, account
+from headrace.time.timestamp import MIN_TIME
 
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """A source: rows in = processed + late + rejected + shed; ETS made, heartbeat promised, its buffer."""
+    """A source: rows in = processed + late + rejected + shed; ETS made, heartbeat promised, its buffer.
+
+    `known` is the heartbeat that held at the last instant, even if no operator has asked for it. `read_until`
+    is the instant up to which its source has been read; None if rows do not wait there.
+    """
 
     rows_in: int
     rows_processed: int
@@ -23,6 +28,8 @@ class SourceMetrics:
     held_rows: int
     held_bytes: int
     rows_shed: int = 0
+    known: int = MIN_TIME
+    read_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,8 @@ def measure(graph: Graph, now: int) -> Metrics:
             s.arc.held_rows(),
             memory.sources[name],
             s.admission.rows_shed,
+            max(s.promised, s.held_to),
+            s.read_until,
         )
         for name, s in graph.sources.items()
     }

@@ -12,19 +12,38 @@ from headrace.graph.graph import Graph
 from headrace.graph.levels import LEVELS, apply_labels, check_level
 from headrace.graph.node import Node
 from headrace.graph.origins import set_gates, sources_behind
+from headrace.plan.nodes.core import Select
 from headrace.scheduling.table import strategy as named_strategy
+from headrace.state.sorter import Sorter
 
 
 @dataclass(frozen=True)
 class Waiting:
     """An operator that holds rows until its inputs have heartbeats of `wanted`, and the streams that lack it.
 
-    `since`: the instant since which it has emitted nothing, if that is measured.
+    `since`: the instant since which it has emitted nothing, if that is measured. `streams`: the one that is
+    furthest behind comes first. `queries` use the operator. `rows` wait in its inputs and its sort buffers;
+    an operator that takes rows into windows at once has none.
     """
 
     wanted: int
     since: int | None
     streams: tuple[str, ...]
+    queries: tuple[str, ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """A query without a result, because this operator has let none of its rows through.
+
+    `condition`: it drops them by a condition, such as WHERE; otherwise its rows do not match each other.
+    """
+
+    query: str
+    operator: str
+    rows: int
+    condition: bool
 
 
 class Scheduling:
@@ -86,13 +105,37 @@ class Scheduling:
             if needs:
                 wanted = max(need.heartbeat for need in needs)
                 behind = [s for need in needs for s in sources_behind(node.predecessors[need.input])]
-                holding = dict.fromkeys(s.name for s in behind if s.promised < wanted)
-                found[node.name] = Waiting(wanted, node.waiting_since, tuple(holding))
+                lacking = sorted(
+                    {s for s in behind if s.promised < wanted}, key=lambda s: (s.promised, s.name)
+                )
+                users = tuple(q for q in self._graph.sinks if node in self._graph.nodes_of(q))
+                names = tuple(source.name for source in lacking)
+                found[node.name] = Waiting(wanted, node.waiting_since, names, users, _held(node))
         return found
+
+    def dropping(self) -> tuple[Dropping, ...]:
+        """The queries that have no result because an operator has let none of its rows through."""
+        return tuple(each for query in self._graph.sinks if (each := self._dropping(query)) is not None)
+
+    def _dropping(self, query: str) -> Dropping | None:
+        """The first operator that got rows, gave none, and does not wait for anything."""
+        nodes = self._graph.nodes_of(query)
+        if any(node.waits for node in nodes) or any(n.operator.rows_out for n in nodes if n.sinks):
+            return None
+        for node in nodes:
+            if node.rows_in and not node.operator.rows_out:
+                return Dropping(query, node.name, node.rows_in, isinstance(node.plan, Select))
+        return None
 
     def show(self) -> str:
         """The state table in the notation of the papers."""
         return self.table.show(self._graph.nodes)
+
+
+def _held(node: Node) -> int:
+    """Rows that wait in the inputs and the sort buffers of an operator."""
+    buffers = (part for part in node.operator.state().values() if isinstance(part, Sorter))
+    return sum(reader.rows for reader in node.operator.inputs) + sum(map(len, buffers))
 
 
 def node_named(graph: Graph, node: Node | str) -> Node:

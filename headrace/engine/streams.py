@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from headrace.engine.declared import Declared, declared
 from headrace.engine.loop import Loop, check_instant
 from headrace.engine.memory import Memory
 from headrace.engine.timekeeper import Heartbeats, Timekeeper
@@ -36,6 +37,7 @@ class Streams:
         self._periodic: list[SourceNode] = []
         self._entering: dict[str, SourceNode] = {}
         self._spoken: set[str] = set()
+        self._declared: dict[str, Declared] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._graph.sources)
@@ -136,6 +138,7 @@ class Streams:
 
     def _note_sources(self) -> None:
         """Find the sources that make ETS by themselves, and which operators ask which sources."""
+        self._declared.clear()
         self._periodic = [s for s in self._graph.sources.values() if s.policy.interval != MAX_TIME]
         self._loop.asking.use(self.keeper)
 
@@ -267,6 +270,12 @@ class Streams:
     def known(self, stream: str) -> int:
         """The largest heartbeat that is known now, even if no operator has asked for it."""
         return self._graph.source(stream).known(self._loop.now)
+
+    def declared(self, stream: str) -> Declared:
+        """How late the rows of a stream may be, as far as its bounds say it in one number."""
+        if stream not in self._declared:
+            self._declared[stream] = declared(self._graph.source(stream).promise, stream)
+        return self._declared[stream]
 
     # ------------------------------------------------------------------------------------------- accounting
 

@@ -198,6 +198,11 @@ class GeneratedPromise:
         self._keeper = keeper
         self.place = stream
 
+    @property
+    def generator(self) -> Heartbeats:
+        """What the timekeeper asks."""
+        return self._keeper.generator
+
     by_clock = False
 
     def observe(self, times: Times, now: int, read: int | None = None) -> None:

@@ -16,7 +16,6 @@ from typer.testing import CliRunner, Result
 
 from headrace.cli.app import app
 from headrace.cli.view import NOTHING_USED
-from headrace.cli.why import instant, length, reasons
 from headrace.engine.reasons import Reason
 from tests.runtimes.embedded.pipelines import bags, sliding
 
@@ -170,6 +169,10 @@ def test_why_and_top_read_what_a_run_left(tmp_path: Path) -> None:
     headrace("run", pipeline)
     assert "finished" in headrace("why", pipeline).stdout
     assert "bids" in headrace("top", pipeline, "--once").stdout
+    assert "bids" in headrace("status", pipeline).stdout
+    why = json.loads(headrace("why", pipeline, "--json").stdout)
+    assert (why["runtime"], [each["cause"] for each in why["causes"]]) == ("embedded", ["finished"])
+    assert json.loads(headrace("status", pipeline, "--json").stdout)["streams"]["bids"]["rows_in"] == 300
 
 
 def test_a_run_that_was_killed_is_not_watched_for_ever(tmp_path: Path) -> None:
@@ -186,28 +189,6 @@ def test_a_directory_is_not_a_file_but_may_hold_one(tmp_path: Path) -> None:
     told = headrace("check", tmp_path)
     assert told.exit_code == 1
     assert f"try {pipeline}" in told.stderr
-
-
-def status(**stream: Any) -> dict[str, Any]:
-    told = {"heartbeat": None, "rows_in": 0, **stream}
-    waiting = {"union2": {"wanted": 1_700_000_060_000_000, "since": 1_700_000_000_000_000, "streams": ["b"]}}
-    return {"state": "running", "waiting": waiting, "streams": {"b": told}}
-
-
-def test_why_names_the_stream_and_what_would_release_it() -> None:
-    (silent,) = reasons(status())
-    assert "union2 is waiting since 2023-11-14 22:13:20.000Z for the heartbeat of stream 'b'" in silent
-    assert "not sent a row yet" in silent
-    (behind,) = reasons(status(heartbeat=1_700_000_050_000_000, rows_in=5))
-    assert "10 s short" in behind
-    assert "latency bound" in behind
-    assert "Nothing is waiting" in reasons({"state": "running", "waiting": {}})[0]
-    assert (instant(5), length(5), length(2_500), length(3_600_000_000)) == (
-        "5",
-        "5 ticks",
-        "2.5 ms",
-        "60 min",
-    )
 
 
 def test_doctor_finds_what_is_here() -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from headrace.pipeline import load
-from headrace.runtimes.embedded import Runner
-from headrace.runtimes.embedded.progress import Progress
+from headrace.runtimes.embedded import Progress, Runner
 from tests.faults.killing import start
 
 PIPELINE = """

@@ -1,7 +1,6 @@
 """The embedded runtime: sources and sinks around the engine in one process, with checkpoints."""
 
-from headrace.engine.scheduling import Waiting
-from headrace.runtimes.embedded.progress import Progress, QueryProgress, StreamProgress
 from headrace.runtimes.embedded.runner import Result, Runner, replay
+from headrace.runtimes.status import Status as Progress
 
-__all__ = ["Progress", "QueryProgress", "Result", "Runner", "StreamProgress", "Waiting", "replay"]
+__all__ = ["Progress", "Result", "Runner", "replay"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from headrace.engine.reasons import Reasons
 from headrace.expressions.types import INSTANT
 from headrace.flow.batch import Batch
 from headrace.schema import Schema
+from headrace.time.clock import seconds
 from headrace.time.punctuation import Late, Rejected
 
 
@@ -84,6 +86,21 @@ class Outputs:
         self._parts = {n: part for q in self.queries.values() for n, part in q.parts().items()}
         self._begun: dict[str, Commit] = {}
         """By name, new outputs that are opened after the next commit."""
+        self._spent: dict[str, float] = {}
+
+    def spent(self) -> dict[str, float]:
+        """The seconds that the sinks of each query took since the last call."""
+        spent, self._spent = self._spent, {}
+        return spent
+
+    @contextmanager
+    def _timed(self, query: str) -> Iterator[None]:
+        """Add the time that the sinks of a query take."""
+        begun = seconds()
+        try:
+            yield
+        finally:
+            self._spent[query] = self._spent.get(query, 0.0) + seconds() - begun
 
     def begin(self) -> dict[str, Commit]:
         """The commits to start from, before anything is written."""
@@ -118,18 +135,25 @@ class Outputs:
     def take(self, engine: Engine) -> None:
         """Take all output of the engine, and write it."""
         for name, batches in engine.drain_all().items():
-            self.queries[name].write(batches)
+            if batches:
+                with self._timed(name):
+                    self.queries[name].write(batches)
         late, rejected = engine.drain_late(), engine.drain_rejected()
         if late or rejected:
             self.reasons.add(late, rejected)
             for query in self.queries.values():
-                query.write_late(late)
-                query.write_rejected(rejected)
+                with self._timed(query.name):
+                    query.write_late(late)
+                    query.write_rejected(rejected)
 
     def prepare(self) -> dict[str, Commit]:
         """Make all output so far durable; returns the commit of each sink."""
-        fresh = self._begun
-        return {n: fresh[n] if n in fresh else sink.prepare() for n, (sink, _) in self._parts.items()}
+        commits = dict(self._begun)
+        for name, (sink, _) in self._parts.items():
+            if name not in commits:
+                with self._timed(_query_of(name)):
+                    commits[name] = sink.prepare()
+        return {name: commits[name] for name in self._parts}
 
     def publish(self, commits: Mapping[str, Commit]) -> None:
         """The commit is decided: make its output visible."""
@@ -138,8 +162,14 @@ class Outputs:
             if name in begun:
                 sink.open(schema, commits[name])
             else:
-                sink.publish(commits[name])
+                with self._timed(_query_of(name)):
+                    sink.publish(commits[name])
 
     def close(self) -> None:
         for sink, _ in self._parts.values():
             sink.close()
+
+
+def _query_of(output: str) -> str:
+    """The query of an output, from its name."""
+    return output.rsplit("/", 1)[0]

@@ -1,145 +1,59 @@
-"""The progress of a run: for the live view, the log and scripts."""
+"""Measures a run: its status, for the live view, the log, other terminals and scripts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from time import time
 
 from headrace.engine import Engine
-from headrace.engine.reasons import Reason
-from headrace.engine.scheduling import Waiting
+from headrace.engine.declared import Declared
+from headrace.engine.metrics import Metrics, SourceMetrics
+from headrace.pipeline import Pipeline
 from headrace.runtimes.embedded.outputs import Outputs
+from headrace.runtimes.status import Quality, QueryStatus, Status, StreamStatus, Wait
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
-
-
-@dataclass(frozen=True)
-class StreamProgress:
-    """A stream: its row counts, its rate, its heartbeat, and the lag of the heartbeat behind the clock.
-
-    `heartbeat` is None until there is a promise; `lag` is None then, and after the end of the stream.
-    """
-
-    rows_in: int
-    rows_processed: int
-    rows_late: int
-    rows_rejected: int
-    rows_per_second: float
-    heartbeat: int | None
-    lag: int | None
-    ended: bool
-    held_rows: int
-    held_bytes: int
-    rows_shed: int = 0
-
-
-@dataclass(frozen=True)
-class QueryProgress:
-    """A query: its result rows, their rate, and the bytes that it uses, including shared ones."""
-
-    rows_out: int
-    rows_per_second: float
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Quality:
-    """A window or granularity that may change: its bounds, its value, and how often it has changed."""
-
-    what: str
-    least: int
-    most: int
-    value: int
-    changes: int
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A run at an instant: `state` is starting, running, stopped or finished; instants count ticks.
-
-    `state_bytes` is the size of operator state (`operators`: by operator), `bytes` includes rows in buffers.
-    `quality`: the windows and granularities that may change. `orders` and `conditions`: the joins and
-    conditions that run in another order than planned. `reasons`: why rows were late or rejected. `commands`:
-    the number of the last command of the control log that was applied or refused.
-    """
-
-    pipeline: str
-    state: str
-    clock: str
-    now: int
-    elapsed: float
-    streams: dict[str, StreamProgress]
-    queries: dict[str, QueryProgress]
-    waiting: dict[str, Waiting]
-    state_bytes: int
-    bytes: int
-    operators: dict[str, int]
-    budget: int | None
-    quality: dict[str, Quality]
-    checkpoints: int
-    checkpoint_bytes: int
-    messages: tuple[str, ...] = field(default=())
-    spilled_bytes: int = 0
-    orders: dict[str, str] = field(default_factory=dict)
-    conditions: dict[str, str] = field(default_factory=dict)
-    reasons: tuple[Reason, ...] = ()
-    commands: int = 0
 
 
 def measure(
     engine: Engine,
     outputs: Outputs,
     *,
-    pipeline: str,
+    pipeline: Pipeline,
     state: str,
     clock: str,
     elapsed: float,
     checkpoints: int,
     checkpoint_bytes: int,
     messages: tuple[str, ...],
-    before: Progress | None,
+    before: Status | None,
     commands: int = 0,
-) -> Progress:
-    """The progress of a run; rates are averages since `before`, or since the start."""
+    error: str = "",
+) -> Status:
+    """The status of a run; rates are averages since `before`, or since the start."""
     metrics = engine.metrics()
-    span = max(elapsed - (before.elapsed if before else 0.0), 1e-9)
-    streams = {}
-    for name, source in metrics.sources.items():
-        last = before.streams[name].rows_in if before and name in before.streams else 0
-        beats = source.promised not in (MIN_TIME, MAX_TIME)
-        streams[name] = StreamProgress(
-            source.rows_in,
-            source.rows_processed,
-            source.rows_late,
-            source.rows_rejected,
-            (source.rows_in - last) / span,
-            source.promised if source.promised != MIN_TIME else None,
-            engine.now - source.promised if beats else None,
-            source.promised == MAX_TIME,
-            source.held_rows,
-            source.held_bytes,
-            source.rows_shed,
-        )
-    queries = {}
-    for name, q in outputs.queries.items():
-        fresh = q.rows - (before.queries[name].rows_out if before and name in before.queries else 0)
-        queries[name] = QueryProgress(q.rows, fresh / span, metrics.memory.queries[name])
     held = {name: size for name, size in metrics.memory.states.items() if size}
-    return Progress(
-        pipeline,
+    sinks = outputs.spent()
+    queries = {
+        name: QueryStatus(
+            q.rows, 0.0, metrics.memory.queries[name], tuple(sorted(q.streams)), sinks.get(name, 0.0)
+        )
+        for name, q in outputs.queries.items()
+    }
+    settings = engine.quality.settings()
+    return Status(
+        pipeline.name,
         state,
         clock,
         engine.now,
         elapsed,
-        streams,
+        _streams(engine, pipeline, metrics),
         queries,
-        engine.scheduling.waiting(),
+        waits(engine, metrics),
         metrics.state_bytes,
         metrics.bytes,
         held,
         engine.memory.budget,
-        {
-            s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1)
-            for s in engine.quality.settings()
-        },
+        {s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1) for s in settings},
         checkpoints,
         checkpoint_bytes,
         messages,
@@ -148,4 +62,63 @@ def measure(
         conditions=metrics.conditions,
         reasons=outputs.reasons.all(),
         commands=commands,
+        file=None if pipeline.file is None else str(pipeline.file),
+        ticks_per_second=pipeline.ticks_per_second,
+        written=time(),
+        dropping=engine.scheduling.dropping(),
+        error=error,
+    ).after(before)
+
+
+def waits(engine: Engine, metrics: Metrics) -> tuple[Wait, ...]:
+    """The queries that wait, by operator."""
+    memory = metrics.memory
+    return tuple(
+        Wait(query, name, each.streams, each.wanted, each.since, each.rows, memory.states[name])
+        for name, each in engine.scheduling.waiting().items()
+        for query in each.queries
     )
+
+
+def _streams(engine: Engine, pipeline: Pipeline, metrics: Metrics) -> dict[str, StreamStatus]:
+    """The streams with their bounds."""
+    sources = source_names(pipeline)
+    return {
+        name: _stream(source, engine.now, engine.streams.declared(name), sources.get(name, ""))
+        for name, source in metrics.sources.items()
+    }
+
+
+def _stream(source: SourceMetrics, now: int, bounds: Declared, described: str) -> StreamStatus:
+    """A stream as its metrics and its bounds describe it."""
+    beats = source.known not in (MIN_TIME, MAX_TIME)
+    return StreamStatus(
+        source.rows_in,
+        source.rows_processed,
+        source.rows_late,
+        source.rows_rejected,
+        0.0,
+        None if source.known == MIN_TIME else source.known,
+        now - source.known if beats else None,
+        source.known == MAX_TIME,
+        source.held_rows,
+        source.held_bytes,
+        source.rows_shed,
+        read_until=source.read_until,
+        disorder=bounds.disorder,
+        latency=bounds.latency,
+        learned=bounds.learned,
+        source=described,
+    )
+
+
+def source_names(pipeline: Pipeline) -> Mapping[str, str]:
+    """What each stream reads, in a few words."""
+    found = {}
+    for name, stream in pipeline.streams.items():
+        source = stream.spec.source
+        place = getattr(source, "path", None)
+        if source.type == "tcp":
+            place = f"{source.host}:{source.port}"
+        found[name] = f"{source.type} {place}" if place else str(source.type)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +34,9 @@ from headrace.runtimes.embedded.evolving import (
 from headrace.runtimes.embedded.factory import PipelineFactory, spill_store_of
 from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
 from headrace.runtimes.embedded.outputs import Outputs
-from headrace.runtimes.embedded.progress import Progress, measure
+from headrace.runtimes.embedded.progress import measure
 from headrace.runtimes.embedded.record import Recorded, Recorder
+from headrace.runtimes.status import FAILED, FINISHED, RUNNING, STARTING, STOPPED, Status
 from headrace.spill.directory import DirectorySpillStore
 from headrace.time.clock import STEP, Clock, ManualClock, SimulatedClock, SteadyClock, SystemClock, seconds
 from headrace.time.timestamp import FARTHEST, MIN_TIME
@@ -49,7 +50,7 @@ class Result:
     """How a run ended: `finished` (all input is processed), or `stopped` (it can continue)."""
 
     state: str
-    progress: Progress
+    progress: Status
 
 
 class Runner:
@@ -97,9 +98,9 @@ class Runner:
         self._rows = 0
         self._committed = (0, self._begun)
         self._commits = 0
-        self._before: Progress | None = None
+        self._before: Status | None = None
         self._differs = False
-        self._state = "starting"
+        self._state = STARTING
 
     def _recording(self) -> Recorder | None:
         """The recorder that the pipeline asks for; none while a recorded run is replayed."""
@@ -115,7 +116,7 @@ class Runner:
     def run(
         self,
         *,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Status], None] | None = None,
         every: float = 0.5,
         max_steps: int | None = None,
     ) -> Result:
@@ -125,9 +126,13 @@ class Runner:
             self._store.open()
         try:
             self._open()
-            if self._state != "finished":
+            if self._state != FINISHED:
                 self._loop(on_progress, every, max_steps)
             result = Result(self._state, self.progress())
+        except HeadraceError as error:
+            if on_progress is not None and self._before is not None:
+                on_progress(replace(self._before, state=FAILED, error=str(error), written=time.time()))
+            raise
         finally:
             self._close()
         if on_progress is not None:
@@ -135,7 +140,7 @@ class Runner:
         return result
 
     def replay(
-        self, commits: Iterable[list[Step]], on_progress: Callable[[Progress], None] | None = None
+        self, commits: Iterable[list[Step]], on_progress: Callable[[Status], None] | None = None
     ) -> Result:
         """Apply recorded steps instead of reading; a commit after each list of steps."""
         self._begun = seconds()
@@ -147,7 +152,7 @@ class Runner:
                 self._commit()
                 if on_progress is not None:
                     on_progress(self.progress())
-            self._state = "finished"
+            self._state = FINISHED
             return Result(self._state, self.progress())
         finally:
             self._close()
@@ -162,7 +167,7 @@ class Runner:
         self._factory = opening
         self.outputs = opening.outputs()
         self.outputs.open(self.outputs.begin())
-        self._state = "running"
+        self._state = RUNNING
 
     def _open(self) -> None:
         """Continue from the newest complete checkpoint, or start from the beginning."""
@@ -275,7 +280,7 @@ class Runner:
 
     def _begin(self) -> None:
         """Start from the beginning with an empty commit, so that a later start can detect a crash."""
-        self._state = "running"
+        self._state = RUNNING
         commits = self.outputs.begin()
         if self._store is not None:
             self._decide(self._store, commits, None)
@@ -307,7 +312,7 @@ class Runner:
         self.feed.restore(body["feed"])
         self._messages += [spool.lost for spool in self._spools.values() if spool.lost]
         self._compare_clocks(body["feed"]["now"])
-        self._state = "finished" if body["finished"] and self.feed.finished else "running"
+        self._state = FINISHED if body["finished"] and self.feed.finished else RUNNING
         self._store.sweep()
         if self._differs:
             self._messages.append(f"the pipeline has changed: the restart {adopted}")
@@ -332,7 +337,7 @@ class Runner:
     # --- running
 
     def _loop(
-        self, on_progress: Callable[[Progress], None] | None, every: float, max_steps: int | None
+        self, on_progress: Callable[[Status], None] | None, every: float, max_steps: int | None
     ) -> None:
         """Step until the feed ends, a stop is requested or max_steps is reached; then commit."""
         told, steps = self._begun, 0
@@ -352,7 +357,7 @@ class Runner:
             if on_progress is not None and seconds() - told >= every:
                 on_progress(self.progress())
                 told = seconds()
-        self._state = "finished" if self.feed.finished else "stopped"
+        self._state = FINISHED if self.feed.finished else STOPPED
         self._commit()
 
     def _obey(self, entry: Entry) -> None:
@@ -461,19 +466,19 @@ class Runner:
             "record": recorded,
             "answered": {name: query.rows for name, query in self.outputs.queries.items()},
             "reasons": self.outputs.reasons.state(),
-            "finished": self._state == "finished",
+            "finished": self._state == FINISHED,
             "commands": self._control.position,
         }
         store.commit(self.engine, body)
 
     # --- telling
 
-    def progress(self) -> Progress:
+    def progress(self) -> Status:
         """Where the run is now."""
         now = measure(
             self.engine,
             self.outputs,
-            pipeline=self.pipeline.name,
+            pipeline=self.pipeline,
             state=self._state,
             clock=self._clock_kind,
             elapsed=seconds() - self._begun,
@@ -501,7 +506,7 @@ class Runner:
 
 
 def replay(
-    recorded: str | Path, into: str | Path, *, on_progress: Callable[[Progress], None] | None = None
+    recorded: str | Path, into: str | Path, *, on_progress: Callable[[Status], None] | None = None
 ) -> Result:
     """Replay a recorded run; outputs go to the directory `into`, under their own names."""
     run = Recorded(recorded)

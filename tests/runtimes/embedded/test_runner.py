@@ -223,7 +223,7 @@ def test_progress_tells_of_streams_queries_and_waiting(tmp_path: Path) -> None:
     middle = seen[len(seen) // 2]
     assert middle.state == "running"
     assert middle.streams["paid"].lag is not None
-    held_by = {name for waiting in middle.waiting.values() for name in waiting.streams}
+    held_by = {name for waiting in middle.waiting for name in waiting.streams}
     assert held_by
     assert held_by <= middle.streams.keys()
     assert middle.state_bytes > 0

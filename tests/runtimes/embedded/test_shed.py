@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.cli.why import reasons
 from headrace.errors import PipelineError
 from headrace.pipeline import parse
 from headrace.runtimes.embedded import Progress, Runner, replay
 from headrace.runtimes.embedded.shedding import drawn
+from headrace.runtimes.status import Status
+from headrace.runtimes.why import Why
 from headrace.time.clock import ManualClock
 from tests.runtimes.embedded.running import run_small
 
@@ -99,8 +100,7 @@ def test_which_rows_are_kept_follows_from_seed_and_number_alone() -> None:
 
 def test_why_tells_what_was_shed(tmp_path: Path) -> None:
     progress, _ = run_paced(tmp_path)
-    status: dict[str, Any] = json.loads(json.dumps(progress, default=vars))
-    assert any("load shedding" in sentence for sentence in reasons(status))
+    assert "load shedding" in str(Why.of(Status.read(progress.text())))
 
 
 def sender(rows: int) -> tuple[int, threading.Thread, list[bool]]:
