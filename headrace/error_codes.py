@@ -281,6 +281,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP33": "The state of a query on Spark is in other shards than the changed query needs.",
         "HR-SP34": "The record of a job beside its checkpoint cannot be read or written.",
         "HR-SP35": "A job reads other sources than before, and its sources have no names.",
+        "HR-SP60": "There is no status: the job has not started.",
     },
     "Time": {
         "HR-T001": "A bound or a period is negative or zero.",

@@ -115,7 +115,7 @@ def _times_stand(case: Case) -> bool:
 def _times_stand_sentence(found: Found) -> str:
     heartbeat = found.read.heartbeat
     where = "" if heartbeat is None else f" at {found.at(heartbeat)}"
-    return waited(found, f"which sends rows while their times stand still{where}")
+    return waited(found, f"which sends rows while its heartbeat stands still{where}")
 
 
 def _add_latency(found: Found) -> str:

@@ -7,8 +7,10 @@ what it wrote under that number has each row exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import PurePath
 from typing import Any, Final
@@ -34,15 +36,28 @@ from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.record import read as read_record
 from headrace.runtimes.spark.driver.record import write as write_record
 from headrace.runtimes.spark.driver.source_names import have_names
+from headrace.runtimes.spark.driver.status import Described, Seen, StatusKeeper, read_status
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.unpack import Unpack, local_rows, of_kind, packed_rows
 from headrace.runtimes.spark.types import as_given
-from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet, named
+from headrace.runtimes.spark.worker.answers import (
+    KIND,
+    LATE,
+    METRICS,
+    REASONS,
+    REJECTED,
+    RESULT,
+    Outlet,
+    named,
+)
 from headrace.runtimes.spark.worker.running import HostSpec
+from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, Status
+from headrace.runtimes.why import Why
 from headrace.schema import Schema
 from headrace.sql import Catalog, Query, StreamDef, TableDef
 from headrace.sql import query as make_query
+from headrace.time.clock import seconds
 
 Sink = Callable[[DataFrame, int], None]
 """Writes the rows of a micro-batch, given its number; a second write of a number must replace the first."""
@@ -126,6 +141,10 @@ class Job:
         """What the last start kept, began and freed."""
         self.definition: Mapping[str, Any] = {}
         """The pipeline file as plain data, for the record."""
+        self.file: str | None = None
+        """The pipeline file of the job, for its status."""
+        self.source_names: Mapping[str, str] = {}
+        """What each stream reads, in a few words, for its status."""
         self.when_accepted: list[Callable[[], object]] = []
         """What to do when the start is not refused, before anything is written."""
 
@@ -267,7 +286,9 @@ class Job:
             if trigger:
                 writer = writer.trigger(**trigger)
             current = (lambda: queries) if self._control is None else self._control.current
-            started = writer.foreachBatch(Writer(current, self.options.ordered)).start()
+            keeper = StatusKeeper(self._described(dataflow), self.checkpoint)
+            keeper.start(self.spark)
+            started = writer.foreachBatch(Writer(current, self.options.ordered, keeper)).start()
         except BaseException:
             if held is not None:
                 held.release()
@@ -276,6 +297,40 @@ class Job:
             held.until_ended(started)
         self.running, self._trigger = started, trigger
         return started
+
+    def status(self) -> Status:
+        """Where the job is: its streams, queries and memory after the newest micro-batch.
+
+        It prints itself, and is a table in a notebook.
+        """
+        found = None if self.running is None else read_status(self.spark, self.checkpoint)
+        if found is None or self.running is None:
+            raise SparkError(
+                "HR-SP60", "the job has not started", place=self.name, hint="start it: job.start()"
+            )
+        if self.running.isActive or found.state not in (STARTING, RUNNING):
+            return found
+        failed = self.running.exception()
+        return replace(found, state=STOPPED if failed is None else FAILED, error=str(failed or ""))
+
+    def why(self) -> Why:
+        """Why each query waits: for which stream, since when, and what would release it.
+
+        It prints itself, and is a table in a notebook.
+        """
+        return Why.of(self.status())
+
+    def _described(self, dataflow: Dataflow) -> Described:
+        """What the driver knows about the job."""
+        recorded = self.options.arrival is not None
+        return Described(
+            self.name,
+            "arrival" if recorded else "system",
+            not recorded and self.options.clock is not None,
+            dataflow.streams.ticks_per_second,
+            sources=self.source_names,
+            file=self.file,
+        )
 
     def _dataflow(
         self, reset: frozenset[str], reload: frozenset[str]
@@ -467,17 +522,48 @@ class Writer:
 
     current: Callable[[], Mapping[str, JobQuery]]
     ordered: bool = True
+    keeper: StatusKeeper | None = None
 
     def __call__(self, combined: DataFrame, batch: int) -> None:
         combined.persist()
         try:
             filled = Filled.of(combined)
-            for name, each in self.current().items():
-                for kind, sink in each.sinks.items():
-                    if batch == 0 or filled.any(kind, _owners(kind, name, each)):
-                        sink(self._rows(combined, filled, kind, name, each), batch)
+            queries = self.current()
+            due = {
+                name: [kind for kind in of.sinks if batch == 0 or filled.any(kind, _owners(kind, name, of))]
+                for name, of in queries.items()
+            }
+            with self._reported(combined.sparkSession, filled.seen, batch, queries, due) as spent:
+                for name, kinds in due.items():
+                    begun = seconds()
+                    for kind in kinds:
+                        of = queries[name]
+                        of.sinks[kind](self._rows(combined, filled, kind, name, of), batch)
+                    spent[name] = seconds() - begun
         finally:
             combined.unpersist()
+
+    @contextmanager
+    def _reported(
+        self,
+        spark: SparkSession,
+        seen: Seen,
+        batch: int,
+        queries: Mapping[str, JobQuery],
+        due: Mapping[str, list[str]],
+    ) -> Iterator[dict[str, float]]:
+        """Write the status before the rows of a micro-batch are written, and after it. Yields sinks' time."""
+        spent: dict[str, float] = {}
+        keeper = self.keeper
+        if keeper is None:
+            yield spent
+            return
+        keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items()})
+        writing = [name for name, kinds in due.items() if kinds]
+        if writing:
+            keeper.write(spark, keeper.computed(seen, batch, writing))
+        yield spent
+        keeper.write(spark, keeper.written(seen, batch, spent))
 
     def _rows(self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery) -> DataFrame:
         """The rows of one kind for one query."""
@@ -507,22 +593,29 @@ class Filled:
     """
 
     found: Mapping[tuple[str, str], list[tuple[int, bytes | None]]]
+    seen: Seen = field(default_factory=Seen)
 
     @staticmethod
     def of(combined: DataFrame) -> Filled:
         """Look once at the rows of a micro-batch."""
         body = F.col(named("body"))
-        rows = combined.where(body.isNotNull() & F.col(KIND).isin(*KINDS))
+        rows = combined.where(body.isNotNull() & F.col(KIND).isin(*KINDS, METRICS, REASONS))
         owner, small = (
             F.coalesce(named("query"), named("stream")),
             F.length(body) <= tuning.current.driver_bytes,
         )
         found: dict[tuple[str, str], list[tuple[int, bytes | None]]] = {}
-        for kind, name, shard, some in rows.select(
-            KIND, owner, named("shard"), F.when(small, body)
+        results: Counter[str] = Counter()
+        texts: dict[str, list[bytes]] = {METRICS: [], REASONS: []}
+        for kind, name, shard, number, some in rows.select(
+            KIND, owner, named("shard"), named("rows"), F.when(small | ~F.col(KIND).isin(*KINDS), body)
         ).collect():
+            if kind in texts:
+                texts[kind].append(bytes(some))
+                continue
             found.setdefault((kind, name), []).append((shard, some))
-        return Filled(found)
+            results[name] += number if kind == RESULT else 0
+        return Filled(found, Seen(tuple(texts[METRICS]), tuple(texts[REASONS]), results))
 
     def any(self, kind: str, owners: Collection[str]) -> bool:
         """Whether there are rows of this kind."""

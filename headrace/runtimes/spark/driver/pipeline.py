@@ -34,6 +34,7 @@ from headrace.runtimes.embedded.evolving import (
     essence,
     table_digests,
 )
+from headrace.runtimes.embedded.progress import source_names
 from headrace.runtimes.spark.driver.control_log import ControlLog
 from headrace.runtimes.spark.driver.job import Control, Job, JobQuery, Sink
 from headrace.runtimes.spark.driver.lock import is_contended, lock
@@ -43,6 +44,8 @@ from headrace.runtimes.spark.driver.session import session
 from headrace.runtimes.spark.driver.sinks import Sinks
 from headrace.runtimes.spark.driver.source_names import OWN, named_sources, reader
 from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
+from headrace.runtimes.spark.driver.status import write_end
+from headrace.runtimes.status import FAILED, FINISHED, STOPPED
 
 LOOK = 1
 """Seconds between two checks of the running job."""
@@ -157,9 +160,15 @@ class Runner:
             self._say(f"this start {job.changes}")
         try:
             self._watch(running, job, log, report)
+        except SparkError as error:
+            write_end(spark, job.checkpoint, FAILED, str(error))
+            raise
         finally:
             running.stop()
-        return log is not None and log.must_start_again and not self._stopping
+        again = log is not None and log.must_start_again and not self._stopping
+        if not again:
+            write_end(spark, job.checkpoint, STOPPED if self._stopping else FINISHED)
+        return again
 
     def _home(self, stack: ExitStack) -> Path:
         """The directory for checkpoints: that of the pipeline file, or a temporary one."""
@@ -192,6 +201,8 @@ class Runner:
         )
         streams = {name: frames.of(name) for name in self.pipeline.read}
         job = Job(streams, options, str(checkpoint), self.pipeline.name)
+        job.file = None if self.pipeline.file is None else str(self.pipeline.file)
+        job.source_names = source_names(self.pipeline)
         if log is not None:
             commands = log.stream(frames.spark)
             job.follow(Control(self.pipeline, log.position, commands, lambda: self._current(job, log)))

@@ -126,47 +126,62 @@ def _placed(plain: dict[str, Any]) -> Placed:
 
 def read(spark: SparkSession, checkpoint: str) -> Record | None:
     """The record beside a checkpoint; None at the first start."""
-    local = _directory(spark, checkpoint)
-    if local is not None:
-        file = local / NAME
-        return Record.of(file.read_text(), str(file)) if file.exists() else None
-    system, path = _hadoop(spark, f"{checkpoint}/{NAME}")
-    if not system.exists(path):
-        return None
-    stream = system.open(path)
-    try:
-        return Record.of(bytes(stream.readAllBytes()).decode(), f"{checkpoint}/{NAME}")
-    finally:
-        stream.close()
+    text = read_text(spark, checkpoint, NAME)
+    return None if text is None else Record.of(text, f"{checkpoint}/{NAME}")
 
 
 def write(spark: SparkSession, checkpoint: str, record: Record) -> None:
     """Write the record beside a checkpoint; a crash leaves the old one or the new one."""
-    text = record.text()
+    write_text(spark, checkpoint, NAME, record.text())
+
+
+def read_text(spark: SparkSession, checkpoint: str, name: str) -> str | None:
+    """A file beside a checkpoint; None if there is none."""
     local = _directory(spark, checkpoint)
     if local is not None:
-        with disk.coded(SparkError, "HR-SP34", "write the record of the job", local):
-            _replace(local, text.encode())
+        file = local / name
+        return file.read_text() if file.exists() else None
+    system, path = _hadoop(spark, f"{checkpoint}/{name}")
+    if not system.exists(path):
+        return None
+    stream = system.open(path)
+    try:
+        return bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
+
+
+def write_text(spark: SparkSession, checkpoint: str, name: str, text: str, *, durable: bool = True) -> None:
+    """Replace a file beside a checkpoint; a crash leaves the old one or the new one.
+
+    `durable`: the new one is there after a power cut too.
+    """
+    local = _directory(spark, checkpoint)
+    if local is not None:
+        with disk.coded(SparkError, "HR-SP34", f"write {name}", local):
+            _replace(local, name, text.encode(), durable)
         return
-    system, draft = _hadoop(spark, f"{checkpoint}/{NAME}.draft")
+    system, draft = _hadoop(spark, f"{checkpoint}/{name}.draft")
     stream = system.create(draft, True)
     stream.write(bytearray(text.encode()))
     stream.close()
-    _, path = _hadoop(spark, f"{checkpoint}/{NAME}")
+    _, path = _hadoop(spark, f"{checkpoint}/{name}")
     system.delete(path, False)
     system.rename(draft, path)
 
 
-def _replace(folder: Path, data: bytes) -> None:
-    """Replace the record in a directory by one rename."""
+def _replace(folder: Path, name: str, data: bytes, durable: bool) -> None:
+    """Replace a file in a directory by one rename."""
     files = disk.current
     files.mkdir(folder)
-    draft = folder / f"{NAME}.draft"
+    draft = folder / f"{name}.draft"
     with files.open(draft, "wb", private=True) as file:
         file.write(data)
-        files.flush(file)
-    files.replace(draft, folder / NAME)
-    files.sync(folder)
+        if durable:
+            files.flush(file)
+    files.replace(draft, folder / name)
+    if durable:
+        files.sync(folder)
 
 
 def _directory(spark: SparkSession, checkpoint: str) -> Path | None:

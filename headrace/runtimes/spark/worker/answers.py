@@ -22,6 +22,7 @@ from headrace.flow.batch import Batch, concat
 from headrace.plan.analysis.partials import ROWS
 from headrace.plan.nodes.core import Plan
 from headrace.runtimes.spark.worker.packing import PASSING, Package, Route, from_ipc, packed, to_ipc
+from headrace.runtimes.spark.worker.report import report
 from headrace.runtimes.spark.worker.shards import shard_of, split
 from headrace.schema import Schema
 from headrace.time.punctuation import Late, Rejected
@@ -285,7 +286,10 @@ def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Tab
         "waiting": pa.array([s.held_rows for s in sources.values()], pa.int64()),
         "rows": pa.array([s.rows_in for s in sources.values()], pa.int64()),
     }
-    held = {"state_bytes": metrics.bytes + metrics.spilled_bytes}
+    held = {
+        "state_bytes": metrics.bytes + metrics.spilled_bytes,
+        "body": report(engine, metrics, sources.keys()),
+    }
     return [side_output(METRICS, shard, figures, len(sources)), side_output(METRICS, shard, held)]
 
 

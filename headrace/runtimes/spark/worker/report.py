@@ -1,0 +1,74 @@
+"""What a shard says about itself in each micro-batch, for the status of the job: one short text of JSON.
+
+Its length follows the number of streams and operators, not the rows that they hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any
+
+from headrace.engine import Engine
+from headrace.engine.metrics import Metrics, SourceMetrics
+from headrace.time.timestamp import MAX_TIME, MIN_TIME
+
+
+def report(engine: Engine, metrics: Metrics, streams: Collection[str]) -> bytes:
+    """The shard at the end of a micro-batch; `streams` are those that its host reports."""
+    memory = metrics.memory
+    plain = {
+        "now": engine.now,
+        "streams": {n: _stream(engine, n, each) for n, each in metrics.sources.items() if n in streams},
+        "queries": memory.queries,
+        "operators": {name: size for name, size in memory.states.items() if size},
+        "waiting": [
+            {
+                "query": query,
+                "operator": name,
+                "streams": each.streams,
+                "wanted": each.wanted,
+                "since": each.since,
+                "rows": each.rows,
+                "bytes": memory.states[name],
+            }
+            for name, each in engine.scheduling.waiting().items()
+            for query in each.queries
+        ],
+        "dropping": [asdict(each) for each in engine.scheduling.dropping()],
+        "quality": {
+            each.node: {
+                "what": each.what,
+                "least": each.least,
+                "most": each.most,
+                "value": each.value,
+                "changes": len(each.history) - 1,
+            }
+            for each in engine.quality.settings()
+        },
+        "state_bytes": metrics.state_bytes,
+        "bytes": metrics.bytes,
+        "spilled_bytes": metrics.spilled_bytes,
+        "budget": engine.memory.budget,
+        "orders": metrics.orders,
+        "conditions": metrics.conditions,
+    }
+    return json.dumps(plain).encode()
+
+
+def _stream(engine: Engine, name: str, source: SourceMetrics) -> dict[str, Any]:
+    """A stream as this shard knows it; its heartbeat holds whether or not an operator asked for it."""
+    known, bounds = engine.streams.known(name), engine.streams.declared(name)
+    return {
+        "rows_in": source.rows_in,
+        "rows_processed": source.rows_processed,
+        "rows_late": source.rows_late,
+        "rows_rejected": source.rows_rejected,
+        "heartbeat": None if known == MIN_TIME else known,
+        "ended": known == MAX_TIME,
+        "held_rows": source.held_rows,
+        "held_bytes": source.held_bytes,
+        "read_until": source.read_until,
+        **asdict(bounds),
+    }
