@@ -41,7 +41,17 @@ from headrace.runtimes.spark.driver.topology import (
 )
 from headrace.runtimes.spark.driver.unpack import in_order
 from headrace.runtimes.spark.worker import engine_cache
-from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet, is_flat, named
+from headrace.runtimes.spark.worker.answers import (
+    KIND,
+    LATE,
+    METRICS,
+    REASONS,
+    REJECTED,
+    RESULT,
+    Outlet,
+    is_flat,
+    named,
+)
 from headrace.runtimes.spark.worker.host import Host
 from headrace.runtimes.spark.worker.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.worker.partitioner import (
@@ -233,6 +243,9 @@ class Outcome:
     by_query_and_batch: dict[str, list[list[tuple[Any, ...]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    reports: list[bytes] = field(default_factory=list)
+    """What each shard says about itself, of one micro-batch."""
+    reasons: list[bytes] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         self.answers += other.answers
@@ -447,6 +460,10 @@ def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome) -> None:
         outcome.answers += found
         outcome.by_query[query] += found
         outcome.numbers[RESULT] += rows.num_rows
+    for name, texts in ((METRICS, outcome.reports), (REASONS, outcome.reasons)):
+        texts += [
+            each.as_py() for each in table.filter(pc.equal(kind, name)).column(named("body")).drop_null()
+        ]
     for name, rows in ((LATE, outcome.late), (REJECTED, outcome.rejected)):
         told = table.filter(pc.equal(kind, name))
         outcome.numbers[name] += pc.sum(told.column(named("rows"))).as_py() or 0

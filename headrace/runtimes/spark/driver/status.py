@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.reasons import Reason, merged
+from headrace.engine.reasons import LATE, REJECTED, Reason, merged
 from headrace.engine.scheduling import Dropping
 from headrace.runtimes.spark.driver.record import read_text, write_text
 from headrace.runtimes.status import (
@@ -167,16 +167,19 @@ class StatusKeeper:
             )
             for name, streams in self.described.queries.items()
         }
+        reasons = merged((*base.reasons, *new))
+        figures = found["figures"]
+        figures["streams"] = {n: _accounted(n, each, reasons) for n, each in figures["streams"].items()}
         at = time() if now is None else now
         made = Status(
             state=RUNNING,
             elapsed=at - self._begun,
             queries=queries,
-            reasons=merged((*base.reasons, *new)),
+            reasons=reasons,
             written=at,
             writing=writing,
             batch=batch,
-            **found["figures"],
+            **figures,
             **self._constant,
         )
         return made.after(self._last)
@@ -209,7 +212,7 @@ def _named(reports: Iterable[dict[str, Any]], described: Described) -> dict[str,
     return {name: described.sources.get(name, "") for name in names}
 
 
-_COUNTS: Final = ("rows_in", "rows_processed", "rows_late", "rows_rejected", "held_rows", "held_bytes")
+_COUNTS: Final = ("rows_in", "held_rows", "held_bytes")
 
 
 def _stream(parts: list[dict[str, Any]], now: int, source: str) -> StreamStatus:
@@ -218,6 +221,9 @@ def _stream(parts: list[dict[str, Any]], now: int, source: str) -> StreamStatus:
     ended = all(each["ended"] for each in parts)
     return StreamStatus(
         **{name: sum(each[name] for each in parts) for name in _COUNTS},
+        rows_processed=0,
+        rows_late=0,
+        rows_rejected=0,
         rows_per_second=0.0,
         heartbeat=least,
         lag=None if least is None or ended else now - least,
@@ -228,6 +234,15 @@ def _stream(parts: list[dict[str, Any]], now: int, source: str) -> StreamStatus:
         learned=parts[0]["learned"],
         source=source,
     )
+
+
+def _accounted(name: str, stream: StreamStatus, reasons: Iterable[Reason]) -> StreamStatus:
+    """The stream with its late and rejected rows: an engine counts rows that were merged before it as one."""
+    lost = {LATE: 0, REJECTED: 0}
+    for each in reasons:
+        lost[each.kind] += each.rows if each.stream == name else 0
+    used = stream.rows_in - sum(lost.values())
+    return replace(stream, rows_processed=used, rows_late=lost[LATE], rows_rejected=lost[REJECTED])
 
 
 def _waiting(

@@ -62,9 +62,6 @@ def _stream(engine: Engine, name: str, source: SourceMetrics) -> dict[str, Any]:
     known, bounds = engine.streams.known(name), engine.streams.declared(name)
     return {
         "rows_in": source.rows_in,
-        "rows_processed": source.rows_processed,
-        "rows_late": source.rows_late,
-        "rows_rejected": source.rows_rejected,
         "heartbeat": None if known == MIN_TIME else known,
         "ended": known == MAX_TIME,
         "held_rows": source.held_rows,
