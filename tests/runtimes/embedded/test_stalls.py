@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
 from headrace.runtimes.why import Why
+from headrace.runtimes.why.table import CAUSES
 from headrace.time.clock import ManualClock, seconds
 from tests.stalls import BASE, BOTH, CLICKS, SECOND, STALLS, Stall, Step
 
@@ -204,3 +205,8 @@ def test_the_heartbeat_advances_although_no_operator_asks(tmp_path: Path) -> Non
     play.run()
     beats = [status.streams["clicks"].heartbeat for status in play.statuses[1:-1]]
     assert beats == sorted(set(beats))
+
+
+def test_the_documentation_lists_every_cause() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    assert [cause.name for cause in CAUSES if f"`{cause.name}`" not in page] == []
