@@ -1,4 +1,4 @@
-"""What is declared about how late the rows of a stream may be, in words that a person used for it."""
+"""What the bounds of a stream say about how late its rows may be, as one number of each kind."""
 
 from __future__ import annotations
 

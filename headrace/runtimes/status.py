@@ -203,7 +203,7 @@ class Status:
 
     def after(self, before: Status | None) -> Status:
         """With what follows from the status before it."""
-        span = max(self.written - before.written if before else self.elapsed, 1e-9)
+        span = max(self.elapsed - (before.elapsed if before else 0.0), 1e-9)
         streams = {
             name: each.after(before.streams.get(name) if before else None, self.now, span)
             for name, each in self.streams.items()

@@ -27,7 +27,6 @@ def measure(
     messages: tuple[str, ...],
     before: Status | None,
     commands: int = 0,
-    error: str = "",
 ) -> Status:
     """The status of a run; rates are averages since `before`, or since the start."""
     metrics = engine.metrics()
@@ -66,7 +65,6 @@ def measure(
         ticks_per_second=pipeline.ticks_per_second,
         written=time(),
         dropping=engine.scheduling.dropping(),
-        error=error,
     ).after(before)
 
 

@@ -84,7 +84,7 @@ class StatusKeeper:
         except Exception:  # a status that cannot be read is only missing
             _LOG.warning("cannot read the last status of the job", exc_info=True)
         if self._last is not None:
-            self._last = replace(self._last, written=self._begun)  # rates count from here
+            self._last = replace(self._last, elapsed=0.0)  # rates count from this start
         last = self._last or Status(self.described.name, STARTING, self.described.clock, MIN_TIME, 0.0)
         starting = replace(last, state=STARTING, written=time(), error="", writing=())
         self._write(spark, replace(starting, **self._constant))
