@@ -27,7 +27,7 @@ from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
 from headrace.runtimes.why import Why
 from tests.runtimes.embedded.pipelines import sliding
-from tests.stalls import BASE, BOTH, JOIN, SECOND, STALLS, Stall, Step
+from tests.stalls import BASE, BOTH, CLICKS, JOIN, SECOND, STALLS, Stall, Step
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
@@ -186,6 +186,15 @@ def test_a_micro_batch_that_runs_again_is_counted_once(tmp_path: Path) -> None:
     assert one.reasons == again.reasons == after_crash.reasons == statuses[-1].reasons
 
 
+def test_a_status_that_cannot_be_made_or_written_does_not_stop_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    play = Play(STALLS["silent stream"], tmp_path)
+    damaged = Seen((b"{",))
+    play.keeper.write(None, lambda: play.keeper.computed(damaged, 1))  # type: ignore[arg-type]
+    assert "cannot write the status of the job" in caplog.text
+
+
 def _empty_report(status: Status) -> dict[str, Any]:
     kinds: dict[str, Any] = {"streams": {}, "queries": {}, "operators": {}, "waiting": [], "dropping": []}
     sizes = {"state_bytes": 0, "bytes": 0, "spilled_bytes": 0, "budget": None}
@@ -214,6 +223,14 @@ def test_shards_put_together_are_what_one_shard_says(steps: list[Step], shards: 
 
 def _waits(status: Status) -> dict[Any, Any]:
     return {wait.place: (wait.streams, wait.wanted, wait.rows) for wait in status.waiting}
+
+
+def test_the_heartbeat_advances_although_no_operator_asks(tmp_path: Path) -> None:
+    """One can alert on the age of a heartbeat, also of a query that never waits."""
+    streams = {"clicks": 'bounds = { latency = "2 s" }'}
+    stall = Stall("", (), (CLICKS, *[Step()] * 4), streams, "SELECT item FROM clicks")
+    beats = [status.streams["clicks"].heartbeat for status in Play(stall, tmp_path).statuses()]
+    assert beats[1:] == [BASE + (number - 2) * SECOND for number in range(1, 5)]
 
 
 def test_a_report_does_not_follow_the_state(tmp_path: Path) -> None:
@@ -276,6 +293,7 @@ def test_the_command_line_reads_the_status_of_both_runtimes_alike(
     here = tmp_path / "here"
     here.mkdir()
     pipeline = sliding(here, rows=300)
+    pipeline.write_text(pipeline.read_text().replace("500 ms", "1 s"))  # no row is late, however it is read
     there = on_both(here, pipeline, spark) / pipeline.name
     write_status(load(pipeline), Runner(load(pipeline)).run().progress)
     found = {file: json.loads(_said("status", file, "--json")) for file in (pipeline, there)}

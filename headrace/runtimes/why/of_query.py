@@ -8,10 +8,11 @@ from headrace.runtimes.words import lasting
 
 
 def _slow_sink(case: Case) -> bool:
-    status, spent = case.status, case.asked.sink_seconds
-    if case.query in status.writing and case.age > max(tuning.current.slow_sink_seconds, status.span):
+    status, spent, least = case.status, case.asked.sink_seconds, tuning.current.slow_sink_seconds
+    usual = min(status.span, tuning.current.stalled_seconds)
+    if case.query in status.writing and case.age > max(least, usual):
         return True
-    return spent > tuning.current.slow_sink_seconds and spent > status.span / 2
+    return spent > least and spent > status.span / 2
 
 
 def _slow_sink_sentence(found: Found) -> str:

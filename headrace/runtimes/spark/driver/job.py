@@ -561,9 +561,9 @@ class Writer:
         keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items()})
         writing = [name for name, kinds in due.items() if kinds]
         if writing:
-            keeper.write(spark, keeper.computed(seen, batch, writing))
+            keeper.write(spark, lambda: keeper.computed(seen, batch, writing))
         yield spent
-        keeper.write(spark, keeper.written(seen, batch, spent))
+        keeper.write(spark, lambda: keeper.written(seen, batch, spent))
 
     def _rows(self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery) -> DataFrame:
         """The rows of one kind for one query."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from time import time
 from typing import Any, Final
@@ -87,7 +87,7 @@ class StatusKeeper:
             self._last = replace(self._last, elapsed=0.0)  # rates count from this start
         last = self._last or Status(self.described.name, STARTING, self.described.clock, MIN_TIME, 0.0)
         starting = replace(last, state=STARTING, written=time(), error="", writing=())
-        self._write(spark, replace(starting, **self._constant))
+        self.write(spark, lambda: replace(starting, **self._constant))
 
     def resume(self, text: str | None) -> None:
         """Continue from the text of a status."""
@@ -115,21 +115,18 @@ class StatusKeeper:
         self._before, self._last = self._totals(batch), status
         return status
 
-    def write(self, spark: SparkSession, status: Status) -> None:
-        """Write a status; a job does not fail because of it."""
-        self._write(spark, status)
+    def write(self, spark: SparkSession, make: Callable[[], Status]) -> None:
+        """Make a status and write it; a job does not fail because of it."""
+        try:
+            write_text(spark, self._checkpoint, SPARK_FILE, self.text(make()), durable=False)
+        except Exception:
+            _LOG.warning("cannot write the status of the job", exc_info=True)
 
     def text(self, status: Status) -> str:
         """The text of the status file."""
         base = self._totals(status.batch)
         before = {"results": dict(base.results), "reasons": [asdict(each) for each in base.reasons]}
         return json.dumps({**status.plain(), "before": before})
-
-    def _write(self, spark: SparkSession, status: Status) -> None:
-        try:
-            write_text(spark, self._checkpoint, SPARK_FILE, self.text(status), durable=False)
-        except Exception:
-            _LOG.warning("cannot write the status of the job", exc_info=True)
 
     @property
     def _constant(self) -> dict[str, Any]:
