@@ -86,6 +86,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-F022": "Load shedding is set for a stream that can be slowed down instead.",
         "HR-F023": "An output is also an input.",
         "HR-F024": "The output format does not exist.",
+        "HR-F045": "The punctuations or heartbeats of a stream name a stream or column that does not fit.",
         "HR-F050": "The experiments are not part of the installed package.",
         "HR-F051": "The experiment does not exist.",
         "HR-F053": "The benchmark does not exist.",
@@ -234,6 +235,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-R002": "The time of the row is further ahead of the clock than the guard allows.",
         "HR-R003": "The time of the row is outside the range of times.",
         "HR-R004": "The row's time differs from its time column.",
+        "HR-R045": "The heartbeat in the row is further ahead of the clock than the guard allows.",
         "HR-R101": "The line is not valid JSON or CSV.",
         "HR-R102": "A value does not fit the type of its column.",
         "HR-R103": "The line is not valid UTF-8.",
@@ -281,6 +283,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP33": "The state of a query on Spark is in other shards than the changed query needs.",
         "HR-SP34": "The record of a job beside its checkpoint cannot be read or written.",
         "HR-SP35": "A job reads other sources than before, and its sources have no names.",
+        "HR-SP45": "The punctuations or heartbeats of a stream on Spark are not valid.",
         "HR-SP60": "There is no status: the job has not started.",
     },
     "Time": {

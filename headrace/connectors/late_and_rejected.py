@@ -21,9 +21,13 @@ LATE_SCHEMA: Final = pa.schema(
         ("missed", pa.int64()),
         ("admitted", pa.bool_()),
         ("row", pa.string()),
+        ("reason", pa.string()),
     ]
 )
-"""A late row, the heartbeat at that time, and how far the row was behind it."""
+"""A late row, the heartbeat at that time, and how far the row was behind it.
+
+`reason` names the punctuation that the row broke; it is null if the row was late by its time.
+"""
 
 REJECTED_SCHEMA: Final = pa.schema(
     [("stream", pa.string()), ("code", pa.string()), ("reason", pa.string()), ("row", pa.string())]
@@ -41,6 +45,7 @@ def late_rows(late: Sequence[Late]) -> pa.RecordBatch:
         pa.array(np.concatenate([each.missed for each in late]), pa.int64()),
         pa.array(np.concatenate([each.admitted for each in late]), pa.bool_()),
         pa.chunked_array([json_objects(each.rows).cast(pa.string()) for each in late]).combine_chunks(),
+        pa.array([why for each in late for why in each.reasons or [None] * len(each)], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=LATE_SCHEMA)
 

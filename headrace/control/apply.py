@@ -58,6 +58,7 @@ def declare_streams(engine: Engine, pipeline: Pipeline) -> None:
     if heartbeats is not None:
         rules = {s.definition.source: s.rules for s in streams if s.external}
         engine.streams.manage_again(heartbeats, rules, pipeline.promises())
+    engine.streams.recognise(pipeline.row_promises)
     for stream in streams:
         if not stream.external and stream.name not in engine.streams:
             engine.streams.declare(stream.definition.source)

@@ -184,6 +184,7 @@ class Engine:
         check_instant(now, "now")
         self.streams.enter()
         self.streams.set_clock(now)
+        self.streams.apply_promises()
         self.streams.tick()
         if self.scheduling.level == "memory":
             self.scheduling.relabel()

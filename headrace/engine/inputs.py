@@ -12,6 +12,7 @@ from headrace.errors import TimeError
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
+from headrace.time.row_promises import RowPromises
 
 LEARN_NOTHING = (TimerPromise, ClockPromise, LatentPromise)
 """Promises that do not depend on arrivals."""
@@ -25,13 +26,15 @@ class Inputs:
     """Bounds, promises, ETS policies and rules by stream.
 
     `heartbeats` covers the streams that it names, `promises` the others; where both cover a stream, the
-    larger heartbeat holds. Both are templates: each engine gets its own copies.
+    larger heartbeat holds. Both are templates: each engine gets its own copies. `row_promises` are rows that
+    are punctuations or heartbeats; who reads the rows passes them to the engine (`Streams.promise`).
     """
 
     heartbeats: Heartbeats | None = None
     promises: Mapping[str, Promise] = field(default_factory=dict)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     rules: Mapping[str, Rules] = field(default_factory=dict)
+    row_promises: RowPromises = field(default_factory=RowPromises)
 
     def rules_of(self, stream: str) -> Rules:
         """The rules for the rows of a stream: order, late data, guard."""

@@ -6,12 +6,14 @@ A reason often names a value, so reasons that differ only in quoted values and n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from headrace.arrays import Mask
 from headrace.time.punctuation import Late, Rejected
 
 LATE, REJECTED = "late", "rejected"
@@ -36,16 +38,26 @@ class Reason:
     worst: int = 0
 
     def __str__(self) -> str:
-        why = (
-            f"late by up to {self.worst:,} ticks"
-            if self.kind == LATE
-            else f"rejected: {self.code} {self.first}"
-        )
+        why = f"rejected: {self.code} {self.first}"
+        if self.kind == LATE:
+            why = f"late: {self.first}" if self.first else f"late by up to {self.worst:,} ticks"
         return f"{self.rows:,} of {self.stream} {why}"
 
 
 def _count(rows: pa.RecordBatch) -> int:
     return int(rows.num_rows)
+
+
+def _by_reason(late: Late) -> Iterator[tuple[str, Mask]]:
+    """The rows that were not admitted, by the punctuation that they broke ("": they were late by time)."""
+    lost: Mask = ~late.admitted
+    if not any(late.reasons):
+        if lost.any():
+            yield "", lost
+        return
+    why = np.array([each or "" for each in late.reasons], object)
+    for reason in dict.fromkeys(why[lost].tolist()):
+        yield reason, lost & (why == reason)
 
 
 class Reasons:
@@ -58,10 +70,10 @@ class Reasons:
     def add(self, late: Iterable[Late], rejected: Iterable[Rejected]) -> None:
         """Count rows that an engine found late or rejected. Late rows that were admitted do not count."""
         for one in late:
-            lost = ~one.admitted
-            if lost.any():
+            for why, lost in _by_reason(one):
                 rows = self._count(one.rows.filter(pa.array(lost)))
-                self.merge(Reason(LATE, one.stream, rows, worst=int(one.lateness[lost].max())))
+                worst = int(one.lateness[lost].max())
+                self.merge(Reason(LATE, one.stream, rows, first=why, worst=worst))
         for each in rejected:
             self.merge(Reason(REJECTED, each.stream, len(each), str(each.code), each.reason))
 

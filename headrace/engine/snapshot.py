@@ -25,7 +25,7 @@ from headrace.operators.contract import Waiting
 from headrace.schema import Schema
 from headrace.state.part import Chunk, Part, Value, decode, encode, widened
 from headrace.state.promises import from_bytes, from_plain, to_bytes, to_plain, unreadable
-from headrace.time.punctuation import Punctuate
+from headrace.time.punctuation import Constant, Punctuate, Punctuation
 
 # The snapshot of an arc: the items appended since the last one, and the position of each reader.
 
@@ -262,7 +262,9 @@ class SourcePart:
         chunk: dict[str, Any] = {name: getattr(source, name) for name in self.OWN}
         chunk |= {name: getattr(source.admission, name) for name in self.COUNTS}
         chunk["promised"] = punctuate.promised
-        chunk["closed"] = to_bytes([[to_plain(each) for each in punctuate.patterns], punctuate.closed])
+        chunk["reset"] = full
+        chunk["punctuations"] = to_bytes([to_plain(each) for each in punctuate.written(full)])
+        chunk["spoken"] = to_bytes([[read_at, to_plain(each)] for read_at, each in source.spoken])
         return chunk | {f"promise:{k}": v for k, v in source.promise.snapshot().items()}
 
     def apply(self, chunk: Chunk) -> None:
@@ -271,11 +273,23 @@ class SourcePart:
             setattr(source, name, chunk[name])
         for name in self.COUNTS:
             setattr(source.admission, name, chunk[name])
-        patterns, closed = from_bytes(chunk["closed"])
-        promised = chunk["promised"]
-        source.admission.punctuate = Punctuate(promised, [from_plain(each) for each in patterns], closed)
+        if chunk.get("reset", True):
+            source.admission.punctuate = Punctuate()
+        source.admission.punctuate.promised = chunk["promised"]
+        source.admission.punctuate.read(_punctuations(chunk))
+        spoken = from_bytes(chunk["spoken"]) if "spoken" in chunk else []
+        source.spoken = [(read_at, from_plain(each)) for read_at, each in spoken]
         state = {k.removeprefix("promise:"): v for k, v in chunk.items() if k.startswith("promise:")}
         source.promise.restore(state)
+
+
+def _punctuations(chunk: Chunk) -> list[Punctuation]:
+    """The punctuations of a source in a snapshot; earlier versions wrote closed values by column."""
+    if "punctuations" in chunk:
+        return [from_plain(each) for each in from_bytes(chunk["punctuations"])]
+    patterns, closed = from_bytes(chunk["closed"])
+    values = [(name, Constant(value)) for name, found in closed.items() for value in found]
+    return [*(from_plain(each) for each in patterns), *(Punctuation(patterns=(each,)) for each in values)]
 
 
 class NodePart:

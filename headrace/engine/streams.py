@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from headrace.arrays import Mask
 from headrace.engine.declared import Declared, declared
 from headrace.engine.loop import Loop, check_instant
 from headrace.engine.memory import Memory
@@ -22,6 +23,7 @@ from headrace.state.promises import to_bytes, to_plain
 from headrace.time.ets import Policy, Promise, StrongestPromise
 from headrace.time.learned import CombinedHeartbeats
 from headrace.time.punctuation import Late, Punctuation, Rejected
+from headrace.time.row_promises import NOTHING, WILD, RowPromises, Said
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 T = TypeVar("T")
@@ -38,6 +40,8 @@ class Streams:
         self._entering: dict[str, SourceNode] = {}
         self._spoken: set[str] = set()
         self._declared: dict[str, Declared] = {}
+        self._promising: set[str] = set()
+        self._row_promises = RowPromises()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._graph.sources)
@@ -136,6 +140,10 @@ class Streams:
             self._graph.source(name).policy = policy
         self._note_sources()
 
+    def recognise(self, promises: RowPromises) -> None:
+        """Rows that are pushed may be punctuations and heartbeats; they hold for rows of later instants."""
+        self._row_promises = promises
+
     def _note_sources(self) -> None:
         """Find the sources that make ETS by themselves, and which operators ask which sources."""
         self._declared.clear()
@@ -148,6 +156,7 @@ class Streams:
         for source in sources:
             source.catch_up = self._loop.catch_up
         self._read_late = [source for source in sources if source.read_until is not None]
+        self._promising = {source.name for source in sources if source.spoken}
         self._note_sources()
 
     # ------------------------------------------------------------------------------------------- coming in
@@ -165,11 +174,35 @@ class Streams:
         if now is not None:
             self.set_clock(now)
         self._spoken.add(stream)
-        batch = source.push(data, times, self._loop.now, learn=learn)
+        said = self._hear(source, data) if self._row_promises.heard_by(stream) else NOTHING
+        rows, times = _chosen(data, times, said.data)
+        batch = source.push(rows, times, self._loop.now, learn=learn)
+        self._note(source, data, said)
         if source.waiting:
             self._entering[stream] = source
         self._came(source, batch)
         return batch
+
+    def _hear(self, source: SourceNode, data: pa.RecordBatch) -> Said:
+        """What rows of a stream promise."""
+        source.check(data)
+        guard = source.rules.guard
+        types = {
+            n: self._graph.source(n).schema for n in self._row_promises.heard_by(source.name) if n in self
+        }
+        most = MAX_TIME if guard == MAX_TIME else self._loop.now + guard
+        return self._row_promises.said(source.name, data, types, most)
+
+    def _note(self, source: SourceNode, data: pa.RecordBatch, said: Said) -> None:
+        """Note promises that came as rows; a row whose heartbeat is out of range is rejected."""
+        for name in self._row_promises.heard_by(source.name):
+            own = name == source.name
+            if found := said.about(name, own):
+                self.promise(name, found, read_at=None if own else self._loop.now)
+        if said.wild is not None:
+            wild = data.filter(pa.array(said.wild))
+            source.admission.rows_in += wild.num_rows
+            source.admission.reject(Rejected(source.name, "HR-R045", WILD, wild))
 
     def feed(self, stream: str, batch: Batch) -> None:
         """Put in the output of another engine: rows in order, with the ends and signs of a relation."""
@@ -233,6 +266,36 @@ class Streams:
         to_bytes(to_plain(punctuation))  # refused now rather than by the next snapshot
         source.close(punctuation)
         self._loop.wake(source)
+
+    def promise(
+        self, stream: str, punctuations: Iterable[Punctuation], *, read_at: int | None = None
+    ) -> None:
+        """Promises that were read as rows, of this stream or of another: they hold for rows read later.
+
+        They are made by the next `advance`, after all rows that were pushed before it. `read_at` is for rows
+        that do not say in which order they came, such as those of two streams: the clock when the promises
+        were read. They then wait until this stream has been read beyond that instant (`read_until`), so that
+        no row is late that reached its source before the promise did.
+        """
+        source = self._graph.source(stream)
+        for punctuation in punctuations:
+            if punctuation.patterns:
+                source.check_patterns(punctuation)
+                to_bytes(to_plain(punctuation))
+            else:
+                check_instant(punctuation.until, stream)
+            source.spoken.append((MIN_TIME if read_at is None else read_at, punctuation))
+        if source.spoken:
+            self._promising.add(stream)
+
+    def apply_promises(self) -> None:
+        """Make the promises that were read (`promise`) and whose time has come."""
+        for name in sorted(self._promising):
+            source = self._graph.source(name)
+            if source.apply_promises():
+                self._loop.wake(source)
+            if not source.spoken:
+                self._promising.discard(name)
 
     def end(self, stream: str) -> None:
         """A stream ends: no more rows come."""
@@ -313,6 +376,19 @@ class Streams:
         if not self._spoken:
             return []
         return [source for name, source in self._graph.sources.items() if name in self._spoken]
+
+
+def _chosen(
+    data: pa.RecordBatch, times: ArrayLike | pa.Array | None, mask: Mask | None
+) -> tuple[pa.RecordBatch, ArrayLike | pa.Array | None]:
+    """The rows in the mask, and their times; None: all rows."""
+    if mask is None:
+        return data, times
+    rows = data.filter(pa.array(mask))
+    if times is None:
+        return rows, None
+    known = times if isinstance(times, pa.Array | pa.ChunkedArray) else pa.array(times)
+    return (rows, known.filter(pa.array(mask))) if len(known) == len(mask) else (data, times)
 
 
 def _emptied(kept: list[T]) -> list[T]:

@@ -208,7 +208,10 @@ class Admission:
         """`refuse`: raise an error for the first row that breaks a promise."""
         first = int(batch.start[broken][0])
         promised = self.punctuate.promised
-        what = f"{promised} was promised to be past" if first <= promised else "it matches a punctuation"
+        what = f"{promised} was promised to be past"
+        if first > promised:
+            found = batch.filter(broken).slice(0, 1)
+            what = f"it {self.punctuate.broken_by(found.start, found.data)[0]}"
         raise InputError(
             "HR-I004",
             f"a row has time {first}, but {what}",
@@ -240,7 +243,10 @@ class Admission:
 
     def _set_apart(self, batch: Batch, missed: Times, admitted: Mask) -> None:
         """Report rows as late; those `admitted` go in anyway and are not counted as late."""
-        self.late.append(Late(self.stream, batch.data, batch.start, self.heartbeat, missed, admitted))
+        reasons = self.punctuate.broken_by(batch.start, batch.data) if self.punctuate.closes else ()
+        self.late.append(
+            Late(self.stream, batch.data, batch.start, self.heartbeat, missed, admitted, reasons)
+        )
         self.rows_late += int(np.count_nonzero(~admitted))
 
 

@@ -56,6 +56,8 @@ class SourceNode:
         self._next_period = MIN_TIME
         self.read_until: int | None = None
         self.held_to = MIN_TIME
+        self.spoken: list[tuple[int, Punctuation]] = []
+        """Promises that were read, each with the clock at which: they hold once all earlier rows are in."""
         self.waiting: list[Batch] = []
         """Rows that wait to be judged together with all others of their instant (`enter`)."""
         self._waiting_under = MIN_TIME
@@ -85,7 +87,7 @@ class SourceNode:
         Without `learn`, the promise learns of the arrivals only through `observe`. If the rows of an instant
         are judged together, all that pass the other checks are returned, and wait for `enter`.
         """
-        self._check(data)
+        self.check(data)
         with self.admission.accounting(data.num_rows):
             batch = self._stamp(data, times, now)
             if self.kind is TimeKind.EXTERNAL:
@@ -96,7 +98,7 @@ class SourceNode:
             self.arc.append(batch)
         return batch
 
-    def _check(self, data: pa.RecordBatch) -> None:
+    def check(self, data: pa.RecordBatch) -> None:
         """Raise an error if the stream has ended or the rows have another schema."""
         if self.ended:
             raise InputError("HR-I002", "the stream has ended", place=self.name, hint="push before end()")
@@ -245,11 +247,28 @@ class SourceNode:
 
     def close(self, punctuation: Punctuation) -> None:
         """Promise that no future row matches a punctuation on attributes; it travels in-band."""
-        self._check_patterns(punctuation)
-        self.admission.punctuate.close(punctuation)
-        self.arc.punctuate(punctuation)
+        self.check_patterns(punctuation)
+        if self.admission.punctuate.close(punctuation):
+            self.arc.punctuate(punctuation)
 
-    def _check_patterns(self, punctuation: Punctuation) -> None:
+    def apply_promises(self) -> bool:
+        """Make the promises that were read and whose time has come (`Streams.promise`); True if any was."""
+        ready = [p for read_at, p in self.spoken if self._has_read_beyond(read_at)]
+        if not ready:
+            return False
+        self.spoken = [each for each in self.spoken if not self._has_read_beyond(each[0])]
+        for punctuation in ready:
+            if punctuation.patterns:
+                self.close(punctuation)
+            else:
+                self.heartbeat(punctuation.until)
+        return True
+
+    def _has_read_beyond(self, clock: int) -> bool:
+        """Whether every row that reached the source by `clock`, or at that instant, has been pushed."""
+        return clock == MIN_TIME or self.read_until is None or self.read_until > clock
+
+    def check_patterns(self, punctuation: Punctuation) -> None:
         """Raise an error if a pattern names an unknown column or cannot match its type."""
         for name, pattern in punctuation.patterns:
             try:

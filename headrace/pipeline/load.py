@@ -23,13 +23,22 @@ from headrace.pipeline.bounds import lateness_of, maybe, skew_of
 from headrace.pipeline.locate import line_of
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
-from headrace.pipeline.spec import UNITS, FileSpec, QuerySpec, StreamSpec, Table, TableSpec
+from headrace.pipeline.spec import (
+    UNITS,
+    FileSpec,
+    PunctuationsOf,
+    QuerySpec,
+    StreamSpec,
+    Table,
+    TableSpec,
+)
 from headrace.pipeline.stalling import stalls
 from headrace.plan.nodes.core import TimeKind
-from headrace.schema import Schema
+from headrace.schema import DataType, Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
 from headrace.time.declared import Skew
 from headrace.time.ets import Policy, policy
+from headrace.time.row_promises import can_be_compared
 from headrace.time.timestamp import MAX_TIME
 
 NO_SPARK: Final = (
@@ -88,6 +97,8 @@ class Reader:
         spec = self._spec()
         domain = self._domain(spec)
         streams = {name: self.stream(name, each, domain) for name, each in spec.streams.items()}
+        for name in streams:
+            self._check_row_promises(name, streams)
         tables = [self._table(name, each) for name, each in spec.tables.items()]
         catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
         queries = tuple(self.query(i, each, catalog) for i, each in enumerate(spec.queries))
@@ -282,6 +293,75 @@ class Reader:
                 "remove unit, or declare the column as BIGINT",
             )
         return column
+
+    def _check_row_promises(self, name: str, streams: Mapping[str, PipelineStream]) -> None:
+        """Rows can be promises only if their columns exist and have the right types."""
+        stream = streams[name]
+        at: Path_ = ("streams", name)
+        for key in ("punctuations", "heartbeats"):
+            if getattr(stream.spec, key) and not stream.external:
+                what = f"{key} about a stream with {stream.definition.time.value} time"
+                raise self._fail("HR-F045", what, (*at, key), "only rows that bring their times can be late")
+        for said in stream.spec.punctuations:
+            self._check_punctuations((*at, "punctuations"), stream, said, streams)
+        if (beats := stream.spec.heartbeats) is not None:
+            of = self._column_of((*at, "heartbeats", "column"), stream, beats.column)
+            if not (pt.is_timestamp(of) or pt.is_integer(of)):
+                raise self._fail(
+                    "HR-F045",
+                    f"the column {beats.column!r} is {of}, not a time",
+                    (*at, "heartbeats", "column"),
+                    "declare it like the time column of the stream",
+                )
+
+    def _check_punctuations(
+        self, at: Path_, stream: PipelineStream, said: PunctuationsOf, streams: Mapping[str, PipelineStream]
+    ) -> None:
+        """The rows must exist, have a flag unless they are of another stream, and have comparable values."""
+        own = said.stream in (None, stream.name)
+        speaker = stream if own else streams.get(str(said.stream))
+        if speaker is None:
+            near = difflib.get_close_matches(str(said.stream), streams, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"streams: {', '.join(streams)}"
+            raise self._fail("HR-F045", f"the stream {said.stream!r} does not exist", (*at, "stream"), hint)
+        if own and said.column is None:
+            raise self._fail(
+                "HR-F045",
+                "column is missing: it says which rows of the stream are punctuations",
+                at,
+                'set column = "…", a BOOLEAN column of the stream',
+            )
+        if said.data and not own:
+            raise self._fail(
+                "HR-F045",
+                "data is only for punctuations in the stream's own rows",
+                (*at, "data"),
+                f"remove data: rows of {said.stream!r} are data of {said.stream!r} in any case",
+            )
+        if said.column is not None:
+            of = self._column_of((*at, "column"), speaker, said.column)
+            if not pt.is_boolean(of):
+                hint = "declare it as BOOLEAN: rows in which it is true are punctuations"
+                raise self._fail(
+                    "HR-F045", f"the column {said.column!r} is {of}, not BOOLEAN", (*at, "column"), hint
+                )
+        for column, theirs in said.rows_of(stream.name).pattern:
+            mine = self._column_of((*at, "pattern"), stream, column)
+            if not can_be_compared(mine, of := self._column_of((*at, "pattern"), speaker, theirs)):
+                raise self._fail(
+                    "HR-F045",
+                    f"the column {column!r} ({mine}) cannot be compared with {theirs!r} ({of})",
+                    (*at, "pattern"),
+                    "use columns of one type whose values compare exactly, such as BIGINT or STRING",
+                )
+
+    def _column_of(self, at: Path_, stream: PipelineStream, column: str) -> DataType:
+        """The type of a column of a stream, which must exist."""
+        if column not in stream.schema.names:
+            near = difflib.get_close_matches(column, stream.schema.names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(stream.schema.names)}"
+            raise self._fail("HR-F045", f"stream {stream.name!r} has no column {column!r}", at, hint)
+        return stream.schema.field(column).type
 
     # --- tables and queries
 

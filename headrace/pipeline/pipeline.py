@@ -17,6 +17,7 @@ from headrace.sql import Catalog, Query, StreamDef
 from headrace.time.declared import Declared, Lateness, Skew
 from headrace.time.ets import Policy, Promise
 from headrace.time.learned import CombinedHeartbeats
+from headrace.time.row_promises import HeartbeatRows, RowPromises
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,25 @@ class Pipeline:
 
     @property
     def read(self) -> dict[str, PipelineStream]:
-        """The streams that a query reads, or that are read in any case."""
+        """The streams that a query reads, that promise something about one, or that are read in any case."""
         wanted = self.also_read.union(*(query.streams for query in self.queries))
+        wanted |= self.row_promises.speakers(wanted)
         return {name: stream for name, stream in self.streams.items() if name in wanted}
+
+    @property
+    def row_promises(self) -> RowPromises:
+        """The rows that are punctuations and heartbeats of the streams."""
+        punctuations = {
+            name: tuple(each.rows_of(name) for each in stream.spec.punctuations)
+            for name, stream in self.streams.items()
+            if stream.spec.punctuations
+        }
+        heartbeats = {
+            name: HeartbeatRows(said.column, stream.unit, said.data)
+            for name, stream in self.streams.items()
+            if (said := stream.spec.heartbeats) is not None
+        }
+        return RowPromises(punctuations, heartbeats)
 
     def path(self, written: str) -> Path:
         """A path in the file as a path on disk."""
@@ -148,7 +165,7 @@ class Pipeline:
     def inputs(self) -> Inputs:
         """What the file says about the streams that are read, as engines take it on both runtimes."""
         rules = {name: stream.rules for name, stream in self.read.items()}
-        return Inputs(self.heartbeats(), self.promises(), self.policies(), rules)
+        return Inputs(self.heartbeats(), self.promises(), self.policies(), rules, self.row_promises)
 
     @property
     def execution(self) -> Execution:

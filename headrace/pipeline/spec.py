@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from headrace.errors import TimeError
 from headrace.time.durations import seconds, ticks
+from headrace.time.row_promises import PunctuationRows
 
 Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
@@ -275,6 +276,39 @@ class ShedOf(Table):
     seed: int = Field(default=0, ge=0)
 
 
+class PunctuationsOf(Table):
+    """Rows that promise "no later row of this stream has these values": its own, or those of `stream`.
+
+    `column`: only rows in which it is true. `pattern`: the columns, or `{ own column = column of the row }`.
+    `data`: the rows are also data.
+    """
+
+    stream: str | None = None
+    column: str | None = None
+    pattern: list[str] | dict[str, str] = Field(min_length=1)
+    data: bool = False
+
+    def rows_of(self, name: str) -> PunctuationRows:
+        """The rows that are punctuations of the stream `name`."""
+        pairs = self.pattern if isinstance(self.pattern, dict) else {each: each for each in self.pattern}
+        return PunctuationRows(self.stream or name, tuple(pairs.items()), self.column, self.data)
+
+
+def _as_list(value: Any) -> Any:
+    """Accept one table in place of a list."""
+    return [value] if isinstance(value, dict) else value
+
+
+class HeartbeatsOf(Table):
+    """Rows with a time in `column` promise that all later rows have later times.
+
+    `data`: the rows are also data.
+    """
+
+    column: str
+    data: bool = False
+
+
 class StreamSpec(Table):
     """`[streams.NAME]`."""
 
@@ -287,6 +321,8 @@ class StreamSpec(Table):
     arrival: str | None = None
     idle: str | None = None
     shed: ShedOf | None = None
+    punctuations: Annotated[list[PunctuationsOf], BeforeValidator(_as_list)] = Field(default_factory=list)
+    heartbeats: HeartbeatsOf | None = None
 
     @field_validator("time", mode="before")
     @classmethod

@@ -6,7 +6,7 @@ heartbeat is the punctuation with a pattern on time alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,9 @@ class Constant:
     def matches(self, values: pa.Array) -> Mask:
         return _one_of(values, (self.value,))
 
+    def __str__(self) -> str:
+        return f"= {_shown(self.value)}"
+
 
 @dataclass(frozen=True)
 class OneOf:
@@ -38,6 +41,9 @@ class OneOf:
 
     def matches(self, values: pa.Array) -> Mask:
         return _one_of(values, self.values)
+
+    def __str__(self) -> str:
+        return f"in ({', '.join(map(_shown, self.values))})"
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,10 @@ class Between:
         above = self.low is None or (value is not None and value >= self.low)
         below = self.high is None or (value is not None and value <= self.high)
         return value is not None and above and below
+
+    def __str__(self) -> str:
+        low, high = ("" if end is None else _shown(end) for end in (self.low, self.high))
+        return f"in {low}..{high}"
 
 
 Pattern = Constant | OneOf | Between
@@ -91,6 +101,10 @@ class Punctuation:
         for name, pattern in self.patterns:
             mask = mask & pattern.matches(data.column(name))
         return mask
+
+    def __str__(self) -> str:
+        """For messages: the patterns, such as `auction = 7 and price in 5..`."""
+        return " and ".join(f"{name} {pattern}" for name, pattern in self.patterns)
 
     def rename(self, names: Mapping[str, str]) -> Punctuation | None:
         """The same promise under other names; None if an attribute with a pattern is missing."""
@@ -142,6 +156,13 @@ def _one_of(values: pa.Array, wanted: tuple[Any, ...]) -> Mask:
     return _mask(pc.is_in(values, value_set=pa.array(wanted, values.type)))
 
 
+def _shown(value: Any) -> str:
+    """A value in a message: dates and times as ISO text, no value as NULL."""
+    if value is None:
+        return "NULL"
+    return value.isoformat() if hasattr(value, "isoformat") else repr(value)
+
+
 def _mask(array: pa.Array) -> Mask:
     """An Arrow boolean array as a mask; null is False."""
     mask: Mask = pc.fill_null(array, pa.scalar(False)).to_numpy(zero_copy_only=False)
@@ -159,7 +180,8 @@ class Late:
     """Rows that came although a punctuation had promised that they would not.
 
     `heartbeat` applied at that time. `missed` counts the results that each row came too late for; an
-    `admitted` row still counted in others.
+    `admitted` row still counted in others. `reasons` name the punctuation that each row broke; None for rows
+    that were late by their time.
     """
 
     stream: str
@@ -168,6 +190,7 @@ class Late:
     heartbeat: int
     missed: Times
     admitted: Mask
+    reasons: tuple[str | None, ...] = ()
 
     @property
     def lateness(self) -> Times:
@@ -192,17 +215,22 @@ class Rejected:
         return len(self.raw) if self.rows is None else int(self.rows.num_rows)
 
 
+Values = tuple[Any, ...]
+Columns = tuple[str, ...]
+
+
 @dataclass
 class Punctuate:
     """The promises made on one stream so far.
 
     Closed values ("auction 7 is closed") are looked up for the values in a batch, so the cost depends on the
-    batch, not on the number of closed values.
+    batch, not on the number of closed values. `log` has the punctuations since the last snapshot.
     """
 
     promised: int = MIN_TIME
     patterns: list[Punctuation] = field(default_factory=list)
-    closed: dict[str, set[Any]] = field(default_factory=dict)
+    closed: dict[Columns, set[Values]] = field(default_factory=dict)
+    log: list[Punctuation] = field(default_factory=list)
 
     def promise(self, time: int) -> bool:
         """Promise that future rows are later than `time`; true if that is new."""
@@ -211,14 +239,26 @@ class Punctuate:
         self.promised = time
         return True
 
-    def close(self, punctuation: Punctuation) -> None:
-        """Promise that no future row matches `punctuation`."""
-        if len(punctuation.patterns) == 1 and punctuation.until == MAX_TIME:
-            name, pattern = punctuation.patterns[0]
-            if isinstance(pattern, Constant):
-                self.closed.setdefault(name, set()).add(pattern.value)
-                return
+    def close(self, punctuation: Punctuation) -> bool:
+        """Promise that no future row matches `punctuation`; true if that is new."""
+        new = self._add(punctuation)
+        if new:
+            self.log.append(punctuation)
+        return new
+
+    def _add(self, punctuation: Punctuation) -> bool:
+        """Note a punctuation; true if it is new."""
+        by_name = sorted(punctuation.patterns, key=lambda each: each[0])
+        values = tuple(pattern.value for _, pattern in by_name if isinstance(pattern, Constant))
+        if punctuation.until == MAX_TIME and len(values) == len(by_name):
+            known = self.closed.setdefault(tuple(name for name, _ in by_name), set())
+            before = len(known)
+            known.add(values)
+            return len(known) > before
+        if punctuation in self.patterns:
+            return False
         self.patterns.append(punctuation)
+        return True
 
     @property
     def closes(self) -> bool:
@@ -232,10 +272,48 @@ class Punctuate:
     def closed_to(self, times: Times, rows: pa.RecordBatch) -> Mask:
         """Which rows break a promise on attributes other than time."""
         broken = np.zeros(len(times), np.bool_)
-        for name, values in self.closed.items():
-            hit = values.intersection(rows.column(name).unique().to_pylist())
-            for value in hit:
-                broken |= Constant(value).matches(rows.column(name))
-        for punctuation in self.patterns:
+        for punctuation in self._matched(rows):
             broken |= punctuation.matches(times, rows)
         return broken
+
+    def broken_by(self, times: Times, rows: pa.RecordBatch) -> tuple[str | None, ...]:
+        """For each row, why it breaks a promise on attributes; None if it does not."""
+        found: list[str | None] = [None] * len(times)
+        for punctuation in self._matched(rows):
+            why = f"breaks the punctuation {punctuation}"
+            for i in np.flatnonzero(punctuation.matches(times, rows)):
+                found[i] = min(found[i] or why, why)  # the same one, however the promises came
+        return tuple(found)
+
+    def _matched(self, rows: pa.RecordBatch) -> Iterator[Punctuation]:
+        """The punctuations that may match one of the rows."""
+        for names, closed in self.closed.items():
+            for values in closed & distinct_values(rows, names):
+                patterns = zip(names, map(Constant, values), strict=True)
+                yield Punctuation(patterns=tuple(patterns))
+        yield from self.patterns
+
+    def written(self, full: bool) -> list[Punctuation]:
+        """The punctuations for a snapshot: all, or those since the last one. Starts the next increment."""
+        log, self.log = self.log, []
+        if not full:
+            return log
+        return self.patterns + [
+            Punctuation(patterns=tuple((n, Constant(v)) for n, v in zip(names, values, strict=True)))
+            for names, closed in self.closed.items()
+            for values in closed
+        ]
+
+    def read(self, punctuations: Iterable[Punctuation]) -> None:
+        """Take the punctuations of a snapshot."""
+        for punctuation in punctuations:
+            self._add(punctuation)
+
+
+def distinct_values(rows: pa.RecordBatch, names: Sequence[str]) -> set[Values]:
+    """The distinct values of some columns together."""
+    if len(names) == 1:
+        return {(value,) for value in rows.column(names[0]).unique().to_pylist()}
+    columns = pa.Table.from_batches([rows.select(list(names))])
+    found = columns.group_by(list(names)).aggregate([])
+    return set(zip(*(found.column(name).to_pylist() for name in names), strict=True))

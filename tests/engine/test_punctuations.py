@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine import Engine
+from headrace.engine.reasons import Reasons
+from headrace.engine.snapshot import SourcePart
 from headrace.expressions import col
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
@@ -26,6 +28,7 @@ from headrace.plan.nodes.core import (
     Window,
 )
 from headrace.plan.nodes.windows import Range, Unbounded
+from headrace.state.promises import to_bytes, to_plain
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.time.bounds import Bounds
@@ -258,3 +261,68 @@ def test_what_one_input_has_promised_is_not_forgotten_over_a_snapshot(
     engine.restore([first, second])
     engine.streams.punctuate("b", closed)
     assert passed_by(engine) == [closed]
+
+
+# ------------------------------------------------------------------------------------------ what is enforced
+
+
+def late_reasons(engine: Engine, *pairs: tuple[int, int]) -> list[str | None]:
+    """Push rows that are in time; why each that is late is late."""
+    engine.push("a", rows(*pairs), [10] * len(pairs), now=1)
+    return [why for late in engine.drain_late() for why in late.reasons]
+
+
+def test_a_late_row_names_the_punctuation_that_it_broke() -> None:
+    engine = disordered_engine(Select(A, col("v") > 0))
+    for patterns in ((("v", Constant(2)), ("k", Constant(1))), (("k", Between(5, None)),)):
+        engine.streams.punctuate("a", Punctuation(patterns=patterns))
+    assert late_reasons(engine, (1, 1), (1, 2), (2, 2), (6, 1)) == [
+        "breaks the punctuation k = 1 and v = 2",
+        "breaks the punctuation k in 5..",
+    ]
+    reasons = Reasons()
+    engine.push("a", rows((6, 1), (7, 1)), [10, 10], now=1)
+    reasons.add(engine.drain_late(), [])
+    assert [str(each) for each in reasons.all()] == ["2 of a late: breaks the punctuation k in 5.."]
+
+
+def test_closed_values_are_written_once_and_survive_increments() -> None:
+    plan = Select(A, col("v") > 0)
+    engine = disordered_engine(plan)
+    engine.streams.punctuate("a", closing(Constant(1)))
+    chain = [engine.snapshot()]
+    sizes = []
+    for first in (1000, 2000, 3000):
+        for key in range(first, first + 200):
+            engine.streams.punctuate("a", closing(Constant(key)))
+        engine.run()
+        chain.append(engine.snapshot(chain[-1].version))
+        sizes.append(len(chain[-1].chunks["source/a"]))
+    assert max(sizes) < 1.2 * min(sizes), "the cost of a snapshot follows the change"
+    engine = disordered_engine(plan)
+    engine.restore(chain)
+    assert len(late_reasons(engine, (1, 1), (2, 1), (1000, 1), (2199, 1), (3100, 1))) == 4
+
+
+def test_closed_values_of_an_earlier_version_still_hold() -> None:
+    engine = disordered_engine(Select(A, col("v") > 0))
+    part = SourcePart(engine.graph.sources["a"])
+    chunk = {key: value for key, value in part.changes(True).items() if key not in ("punctuations", "spoken")}
+    del chunk["reset"]
+    part.apply({**chunk, "closed": to_bytes([[to_plain(closing(Between(8, 9)))], {"k": {1, 2}}])})
+    assert len(late_reasons(engine, (1, 1), (2, 1), (3, 1), (8, 1))) == 3
+
+
+def test_a_promise_that_was_read_waits_until_the_stream_has_been_read_so_far() -> None:
+    plan = Select(A, col("v") > 0)
+    engine = disordered_engine(plan)
+    engine.streams.read_until("a", 5)
+    engine.advance(5)
+    engine.streams.promise("a", [closing(Constant(1))], read_at=5)
+    engine.advance(6)
+    assert late_reasons(engine, (1, 1)) == []
+    snapshot, engine = engine.snapshot(), disordered_engine(plan)
+    engine.restore(snapshot)
+    engine.streams.read_until("a", 6)
+    engine.advance(7)
+    assert late_reasons(engine, (1, 1)) == ["breaks the punctuation k = 1"]

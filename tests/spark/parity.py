@@ -35,6 +35,7 @@ from headrace.time.ets import (
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import LearnedHeartbeats
 from headrace.time.quantile import QuantileEstimator
+from headrace.time.row_promises import HeartbeatRows, PunctuationRows, RowPromises
 from headrace.time.skew import Pair, SkewMatrix
 from tests.spark.simulated import MicroBatch
 
@@ -301,6 +302,13 @@ CASES = {
     "panes by the clock": Case(PANES, promised(TimerPromise(3), TimerPromise(9)), counted=True),
     "panes and admit": Case(
         PANES, promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT), restart=True, counted=True
+    ),
+    # Promises that come as rows.
+    "rows of one close keys of the other": Case(
+        JOINED, replace(USUAL, row_promises=RowPromises({"s": (PunctuationRows("u", (("k", "k"),)),)}))
+    ),
+    "heartbeats in rows": Case(
+        PER_KEY, replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)}))
     ),
     # Two keys.
     "relation between stages": Case(BY_KEY_THEN_CLASS, hosts=(2, 2), restart=True),

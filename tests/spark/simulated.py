@@ -37,6 +37,7 @@ from headrace.runtimes.spark.driver.topology import (
     clock_routes,
     end_routes,
     levels,
+    speech,
     targets,
 )
 from headrace.runtimes.spark.driver.unpack import in_order
@@ -57,14 +58,17 @@ from headrace.runtimes.spark.worker.packing import from_ipc, to_ipc
 from headrace.runtimes.spark.worker.partitioner import (
     NOW,
     REACHED,
+    SAID,
     TIME,
     ClockBroadcast,
     CommandBroadcast,
     EndBroadcast,
     Partitioner,
+    PromiseBroadcast,
     StreamSpec,
     Target,
 )
+from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.running import QUERY
 from headrace.time.timestamp import MIN_TIME
 
@@ -360,8 +364,12 @@ class Batch:
 
     def run(self, made: list[Level], cluster: Cluster, answer: pa.Schema) -> Outcome:
         packages: list[pa.RecordBatch | pd.DataFrame] = []
-        for to in targets(made).values():
-            packages += _fanned(to, self.arrived, self.now, cluster.rng, self.since)
+        read = targets(made)
+        for name, to in read.items():
+            said = _speech(made, self.arrived, name)
+            packages += _fanned(to, self.arrived, self.now, cluster.rng, self.since, said)
+        for name in self.arrived.keys() - read:
+            packages += _broadcast(made, self.arrived, name, self.now, cluster.rng)
         ticks = ClockBroadcast(clock_routes(made))(iter([_clock(self.said)]))
         packages += [_clocked(batch, self.now) for batch in ticks]
         texts = pa.RecordBatch.from_pydict({"value": pa.array(self.commands, pa.string())})
@@ -382,6 +390,7 @@ def _fanned(
     now: int,
     rng: random.Random,
     since: Mapping[str, np.ndarray] = MappingProxyType({}),
+    said: Speech | None = None,
 ) -> list[pa.RecordBatch]:
     stream = min((target.stream for target in to), key=lambda stream: stream.witness)
     if stream.source.name not in arrived:
@@ -394,8 +403,30 @@ def _fanned(
     for task, (begin, stop) in enumerate(pairwise(cuts)):
         reached = since[stream.source.name][begin:stop] if stream.source.name in since else None
         batch = as_read(stream, rows.slice(begin, stop - begin), times[begin:stop], now, reached)
-        made += [_renumbered(b, task) for b in Partitioner(to)(_pieces(batch, rng))]
+        made += [_renumbered(b, task) for b in Partitioner(to, said)(_pieces(batch, rng))]
     return [_clocked(b, now) for b in made]
+
+
+def _speech(made: list[Level], arrived: Arrived, name: str) -> Speech | None:
+    """What the rows of a stream promise."""
+    rows = arrived[name][0] if name in arrived else None
+    return None if rows is None else speech(made, made[0][0].inputs, name, rows.schema)
+
+
+def _broadcast(
+    made: list[Level], arrived: Arrived, name: str, now: int, rng: random.Random
+) -> list[pa.RecordBatch]:
+    """Rows that no host reads, but that promise something, in one or two tasks."""
+    said, (rows, _) = _speech(made, arrived, name), arrived[name]
+    if said is None:
+        return []
+    cut = rng.randint(0, rows.num_rows)
+    columns = [f"{SAID}{i}" for i in range(rows.num_columns)]
+    tasks = (part.rename_columns(columns) for part in (rows.slice(0, cut), rows.slice(cut)))
+    found = [
+        _renumbered(b, i) for i, task in enumerate(tasks) for b in PromiseBroadcast(said)(_pieces(task, rng))
+    ]
+    return [_clocked(batch, now) for batch in found]
 
 
 def as_read(
@@ -510,6 +541,7 @@ def embedded_instants(
     """What one engine in this process gives at each instant."""
     engine = (execution or Execution()).engine()
     inputs.install(engine, dict.fromkeys([*sources_of(plan), *witnesses]))
+    engine.streams.recognise(inputs.row_promises)
     engine.add("q", plan)
     for name, data in tables.items():
         engine.load(name, data)

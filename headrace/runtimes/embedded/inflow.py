@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from headrace.connectors.contract import Bad, Position, Source, Span, Times
 from headrace.errors import ConnectorError
-from headrace.runtimes.embedded.timing import Timed, Timing, running_newest, ticks_of
+from headrace.runtimes.embedded.timing import Timed, Timing, running_newest
 from headrace.schema import Schema
+from headrace.time.row_promises import ticks_of
 from headrace.time.timestamp import MIN_TIME
 
 

@@ -8,13 +8,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pt
 
 from headrace.connectors.conform import row_texts
 from headrace.connectors.contract import Bad, Code, Times, shown
+from headrace.time.row_promises import ticks_of
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
-MICROSECONDS = 1_000_000
 TOO_EARLY = (
     "column {column}: time {tick} is before the earliest allowed time {limit}; check the unit of the column"
 )
@@ -71,27 +70,6 @@ class Timing:
         text, limit = (TOO_EARLY, self.earliest) if early else (TOO_LATE, self.latest)
         reason = text.format(column=self.column, tick=tick, limit=limit)
         return Bad(Code.IMPLAUSIBLE, reason, shown(row_texts(data.slice(i, 1).select(self.columns))[0]))
-
-
-def ticks_of(column: pa.Array, unit: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
-    """A column of timestamps, or of numbers in some unit, as ticks, and a mask of the rows that have a time.
-
-    A number that is too large becomes the end of the time domain, where the engine rejects it.
-    """
-    known = np.ones(len(column), np.bool_)
-    if column.null_count:
-        known = column.is_valid().to_numpy(zero_copy_only=False)
-        column = column.fill_null(0)
-    if pt.is_timestamp(column.type):
-        return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy(), known
-    ticks = column.cast(pa.int64()).to_numpy()
-    if unit is None or unit == MICROSECONDS:
-        return ticks, known
-    if unit > MICROSECONDS:
-        return ticks // (unit // MICROSECONDS), known
-    factor = MICROSECONDS // unit
-    reach = FARTHEST // factor
-    return np.where(np.abs(ticks) > reach, np.sign(ticks) * FARTHEST, ticks * factor), known
 
 
 def running_newest(ticks: Times, known: npt.NDArray[np.bool_], before: int) -> Times:

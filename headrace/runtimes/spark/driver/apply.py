@@ -104,7 +104,9 @@ def answers(
     """
     options = checked(options)
     inputs = options.inputs_for(query.sources, query.ticks_per_second)
-    refuse_latency_without_timer(options, inputs, [source.name for source in query.sources])
+    names = [source.name for source in query.sources]
+    refuse_latency_without_timer(options, inputs, names)
+    refuse_speakers_without_timer(options, inputs, names)
     streams = streams_of(query, frames)
     query = as_given(query, frames)
     parts = _parts(query, frames, inputs, options, kinds)
@@ -118,6 +120,7 @@ def answers(
         options,
         outlet,
         parts.prefixes,
+        options.speakers_for(query.sources),
     )
     combined = dataflow.build(metrics)
     schema = outlet.schema(parts.core.schema)
@@ -153,6 +156,21 @@ def refuse_latency_without_timer(options: SparkOptions, inputs: Inputs, streams:
             )
 
 
+def refuse_speakers_without_timer(options: SparkOptions, inputs: Inputs, streams: list[str]) -> None:
+    """Raise HR-SP45 if rows of one stream are punctuations of another, and nothing is the clock of both."""
+    if options.timer is not None or options.arrival is not None or options.ending is not None:
+        return
+    for name in streams:
+        others = inputs.row_promises.speakers([name]) - {name}
+        if others:
+            raise SparkError(
+                "HR-SP45",
+                f"punctuations of {min(others)!r} need a timer: it tells which rows came before them",
+                place=name,
+                hint='leave timer out to use "1 second"',
+            )
+
+
 def _parts(
     query: Query,
     frames: Mapping[str, DataFrame],
@@ -163,7 +181,8 @@ def _parts(
     """The parts of the plan that Spark runs itself, and the one that is left for the engine."""
     has_bad_rows = any(BAD in df.columns for df in frames.values())
     refuses = any(inputs.rules_of(each.name).enforce == "refuse" for each in query.sources)
-    if not options.native or has_bad_rows or refuses or kinds != {RESULT}:
+    promise = inputs.row_promises.speakers(each.name for each in query.sources)
+    if not options.native or has_bad_rows or refuses or promise or kinds != {RESULT}:
         return Native({}, query.plan, None)
     return native_parts(query.plan)
 

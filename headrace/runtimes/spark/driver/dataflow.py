@@ -24,7 +24,13 @@ from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import observed
 from headrace.runtimes.spark.driver.reading import takes
 from headrace.runtimes.spark.driver.record import Record
-from headrace.runtimes.spark.driver.stream_rows import StreamSet, clock_ticks, now, stream_rows
+from headrace.runtimes.spark.driver.stream_rows import (
+    StreamSet,
+    clock_ticks,
+    now,
+    spoken_columns,
+    stream_rows,
+)
 from headrace.runtimes.spark.driver.timer import clock_of
 from headrace.runtimes.spark.driver.topology import (
     HomeOf,
@@ -34,6 +40,7 @@ from headrace.runtimes.spark.driver.topology import (
     World,
     clock_routes,
     end_routes,
+    speech,
     targets,
     topology,
 )
@@ -43,11 +50,13 @@ from headrace.runtimes.spark.worker.controlling import ControlSpec
 from headrace.runtimes.spark.worker.host import Host
 from headrace.runtimes.spark.worker.packing import PACKED_DDL
 from headrace.runtimes.spark.worker.partitioner import (
+    BAD,
     NOW,
     ClockBroadcast,
     CommandBroadcast,
     EndBroadcast,
     Partitioner,
+    PromiseBroadcast,
     Target,
     TickBroadcast,
 )
@@ -71,6 +80,8 @@ class Dataflow:
     options: SparkOptions
     outlet: Outlet
     prefixes: Mapping[str, Plan] = field(default_factory=dict)
+    speakers: Mapping[str, DataFrame] = field(default_factory=dict)
+    """Streams that no plan reads, whose rows are punctuations of those that are read."""
     before: Record = field(default_factory=Record)
     """The record of an earlier start, without the queries that are reset."""
     generation: int = 0
@@ -192,6 +203,7 @@ class Dataflow:
     def _packages(self) -> list[DataFrame]:
         """What the lowest operator takes: every stream once, the timer, and the end of the streams."""
         packages = [self._partitioned(name, to) for name, to in sorted(targets(self.levels).items())]
+        packages += [self._promised(name) for name in self._unread_speakers]
         timer = self._timer()
         if timer is not None:
             packages.append(self._ticking(timer))
@@ -207,14 +219,35 @@ class Dataflow:
     def sources(self) -> tuple[str, ...]:
         """What `_packages` reads, in order: without names, a checkpoint knows sources by their order."""
         own = {"timer": self.options.clock, "control log": self.commands, "end": self.options.ending}
-        return (*sorted(targets(self.levels)), *(f"the {n}" for n, each in own.items() if each is not None))
+        read = (*sorted(targets(self.levels)), *self._unread_speakers)
+        return (*read, *(f"the {n}" for n, each in own.items() if each is not None))
 
     def _partitioned(self, name: str, to: list[Target]) -> DataFrame:
         """A stream in packages. A clock that all rows share is a column of the packages, not of the rows."""
         stream = min((target.stream for target in to), key=lambda stream: stream.witness)
-        rows = stream_rows(self._frames[name], stream, self.streams, self.prefixes, self.options)
-        packages = rows.mapInArrow(Partitioner(to), PACKED_DDL)
+        df, spoken, schema = self._frames[name], list[Column](), stream.read.schema
+        if stream.witness and name in self.speakers:
+            spoken, schema = spoken_columns(df, name, self.inputs.row_promises)
+        rows = stream_rows(df, stream, self.streams, self.prefixes, self.options, spoken)
+        said = speech(self.levels, self.inputs, name, schema)
+        packages = rows.mapInArrow(Partitioner(to, said), PACKED_DDL)
         return packages if stream.recorded else packages.withColumn("now", self._now(packages))
+
+    @property
+    def _unread_speakers(self) -> list[str]:
+        """The streams of punctuations that are not read for their rows, in order."""
+        return sorted(self.speakers.keys() - targets(self.levels).keys())
+
+    def _promised(self, name: str) -> DataFrame:
+        """What the rows of a stream promise, in packages."""
+        df, recorded = self.speakers[name], self.options.arrival is not None
+        clock = [self._now(df).alias(NOW)] if recorded else []
+        read = df.where(df[BAD].isNull()) if BAD in df.columns else df
+        columns, schema = spoken_columns(read, name, self.inputs.row_promises)
+        said = speech(self.levels, self.inputs, name, schema)
+        assert said is not None, name
+        packages = read.select(*columns, *clock).mapInArrow(PromiseBroadcast(said), PACKED_DDL)
+        return packages if recorded else packages.withColumn("now", self._now(packages))
 
     def _timer(self) -> DataFrame | None:
         """The ticks: one source for all hosts."""

@@ -26,7 +26,11 @@ from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.pipeline.sharing import shared_plans
 from headrace.plan.nodes.core import Plan
-from headrace.runtimes.spark.driver.apply import checked, refuse_latency_without_timer
+from headrace.runtimes.spark.driver.apply import (
+    checked,
+    refuse_latency_without_timer,
+    refuse_speakers_without_timer,
+)
 from headrace.runtimes.spark.driver.dataflow import Dataflow
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of, tables_of
 from headrace.runtimes.spark.driver.lock import hold
@@ -349,6 +353,10 @@ class Job:
         inputs = self.options.inputs_for(streams.sources, streams.ticks_per_second)
         names = [source.name for source in streams.sources]
         refuse_latency_without_timer(self.options, inputs, names)
+        refuse_speakers_without_timer(self.options, inputs, names)
+        speakers = self.options.speakers_for(streams.sources) | {
+            name: frames[name] for name in inputs.row_promises.speakers(names) if name in frames
+        }
         tables = [table for each in queries.values() for table in tables_of(each.query, frames).items()]
         for asked, known, what in ((reset, queries, "query"), (reload, dict(tables), "table")):
             unknown = [name for name in sorted(asked) if name not in known]
@@ -372,6 +380,7 @@ class Job:
             inputs,
             self.options,
             _outlet(queries),
+            speakers=speakers,
             before=before,
             generation=generation,
             since=since,

@@ -18,6 +18,7 @@ from headrace.errors import BudgetError, SparkError
 from headrace.memory.budget import budget_bytes
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.runtimes.spark.driver.bounds import AllBounds, inputs_of, nearest
+from headrace.runtimes.spark.driver.speakers import Given, row_promises
 from headrace.time.durations import Duration
 from headrace.time.ets import Policy, policy
 
@@ -65,6 +66,17 @@ class SparkOptions:
 
     It replaces `bounds`, `skew`, `idle`, `enforce` and `guard`.
     """
+
+    punctuations: Mapping[str, Given] = field(default_factory=dict)
+    """Rows that promise "no later row of this stream has these values", by stream.
+
+    `{"bids": {"column": "closed", "pattern": ["auction"]}}`: rows of `bids` itself, where `closed` is true.
+    `{"bids": {"stream": closings, "pattern": {"auction": "id"}}}`: rows of another streaming DataFrame, or of
+    another stream of the query, by its name. The keys are those of a pipeline file.
+    """
+
+    heartbeats: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Rows that promise that all later rows have later times, by stream: `{"bids": {"column": "until"}}`."""
 
     timer: Duration | DataFrame | None = "1 second"
     """The clock of a `latency` bound: how often it ticks.
@@ -199,7 +211,14 @@ class SparkOptions:
         else:
             found = self.inputs
         found.check(sources)
-        return found
+        if not (self.punctuations or self.heartbeats):
+            return found
+        said, _ = row_promises(self.punctuations, self.heartbeats, sources)
+        return replace(found, row_promises=said)
+
+    def speakers_for(self, sources: Sequence[Source]) -> dict[str, DataFrame]:
+        """The DataFrames among `punctuations`, by the names that they have in `Inputs.row_promises`."""
+        return row_promises(self.punctuations, {}, sources)[1]
 
     def _policies(self, streams: Sequence[str], per_second: int | None) -> dict[str, Policy]:
         """When each stream makes watermarks without rows."""
@@ -236,6 +255,8 @@ _ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
     "propagation": (str,),
     "guard": (str, int, timedelta, _NONE),
     "inputs": (Inputs, _NONE),
+    "punctuations": (Mapping,),
+    "heartbeats": (Mapping,),
     "timer": (str, int, timedelta, DataFrame, _NONE),
     "reached": (Mapping,),
     "arrival": (str, _NONE),

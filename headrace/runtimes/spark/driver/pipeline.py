@@ -45,6 +45,7 @@ from headrace.runtimes.spark.driver.sinks import Sinks
 from headrace.runtimes.spark.driver.source_names import OWN, named_sources, reader
 from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
 from headrace.runtimes.spark.driver.status import write_end
+from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.status import FAILED, FINISHED, STOPPED
 
 LOOK = 1
@@ -199,7 +200,7 @@ class Runner:
             arrival=ARRIVAL if frames.replays else None,
             ending=_ending(frames.spark, frames.home) if frames.bounded else None,
         )
-        streams = {name: frames.of(name) for name in self.pipeline.read}
+        streams = {name: self._declared(name, frames.of(name)) for name in self.pipeline.read}
         job = Job(streams, options, str(checkpoint), self.pipeline.name)
         job.file = None if self.pipeline.file is None else str(self.pipeline.file)
         job.source_names = source_names(self.pipeline)
@@ -264,6 +265,16 @@ class Runner:
         if spec.rejected is not None:
             found["rejected"] = make("rejected").of(spec.rejected, REJECTED_SCHEMA, f"{place}.rejected")
         return found
+
+    def _declared(self, name: str, df: DataFrame) -> DataFrame:
+        """A stream that only promises something about others, in the types of the file.
+
+        Streams that queries read are cast where they are read.
+        """
+        if any(name in query.streams for query in self.pipeline.queries):
+            return df
+        fields = spark_schema(self.pipeline.streams[name].schema)
+        return df.withColumns({each.name: df[each.name].cast(each.dataType) for each in fields})
 
     # --- running
 

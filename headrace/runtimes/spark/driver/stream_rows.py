@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.errors import SparkError
 from headrace.plan.nodes.core import Plan, Source
@@ -15,8 +16,10 @@ from headrace.runtimes.spark.driver.native import filtered, sifted
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.reading import ALL, modified, regrouped
 from headrace.runtimes.spark.types import spark_schema, ticks
-from headrace.runtimes.spark.worker.partitioner import BAD, NOW, REACHED, TIME, StreamSpec
+from headrace.runtimes.spark.worker.partitioner import BAD, NOW, REACHED, SAID, TIME, StreamSpec
+from headrace.schema import Schema
 from headrace.sql import Query
+from headrace.time.row_promises import RowPromises
 
 TICKS_IN = "__headrace_ticks"
 """If a DataFrame has a column of this name, it holds the times of the rows, in ticks."""
@@ -67,13 +70,17 @@ def stream_rows(
     streams: StreamSet,
     prefixes: Mapping[str, Plan],
     options: SparkOptions,
+    spoken: Sequence[Column] = (),
 ) -> DataFrame:
-    """The columns of a stream for its partitioner, after the filters that Spark runs itself."""
+    """The columns of a stream for its partitioner, after the filters that Spark runs itself.
+
+    `spoken` are the columns of promises, for a stream whose rows no plan reads.
+    """
     per_second = streams.ticks_per_second
     if stream.witness:
         times = _time(df, streams, stream.source)
         clock = [] if stream.clockless else [now(df, per_second, options).alias(NOW)]
-        return df.select(times, *clock)
+        return df.select(times, *clock, *spoken)
     source = next(each for each in streams.sources if each.name == stream.source.name)
     columns = [column_of(df, field.name, source.name) for field in source.schema]
     types = spark_schema(source.schema)
@@ -90,6 +97,16 @@ def stream_rows(
     if options.clock is not None and not (stream.external and stream.learns):
         return _plainly_named(filtered(chosen, chain, names))
     return _plainly_named(sifted(chosen, chain, stream.guard, names))
+
+
+def spoken_columns(df: DataFrame, name: str, promises: RowPromises) -> tuple[list[Column], Schema]:
+    """The columns that the punctuations in a stream are made of, for a stream whose rows nobody reads."""
+    rules = [each for given in promises.punctuations.values() for each in given if each.stream == name]
+    flags = (each.column for each in rules if each.column is not None)
+    needed = list(dict.fromkeys([*flags, *(theirs for each in rules for _, theirs in each.pattern)]))
+    columns = [column_of(df, column, name) for column in needed]
+    schema = to_arrow_schema(df.select(*columns).schema, timezone="UTC")
+    return [column.alias(f"{SAID}{i}") for i, column in enumerate(columns)], schema
 
 
 def _reached(

@@ -26,13 +26,16 @@ from headrace.plan.analysis.partitioning import MOST_WAYS, Keys, Partitioning, p
 from headrace.plan.analysis.stages import Stage, stages
 from headrace.plan.nodes.core import Inlet, Plan, Source, Table, Union
 from headrace.plan.nodes.trees import exchange, sources_of, walk
+from headrace.runtimes.spark.driver.reading import LIMITED, WITHHELD
 from headrace.runtimes.spark.worker.answers import LATE, REJECTED, RESULT, Forward, Outlet
 from headrace.runtimes.spark.worker.controlling import Home
 from headrace.runtimes.spark.worker.packing import Route
 from headrace.runtimes.spark.worker.partitioner import StreamSpec, Target
+from headrace.runtimes.spark.worker.promising import Hearer, Speech
 from headrace.runtimes.spark.worker.running import QUERY, HostSpec
 from headrace.runtimes.spark.worker.shards import shard_keys_for
 from headrace.runtimes.spark.worker.state_store import Layout, key_text
+from headrace.schema import Schema
 from headrace.time.ets import TimerPromise, periodic
 
 _CALLER = 7
@@ -281,6 +284,30 @@ def targets(made: Sequence[Level]) -> dict[str, list[Target]]:
     return found
 
 
+def speech(made: Sequence[Level], inputs: Inputs, speaker: str, schema: Schema) -> Speech | None:
+    """What the rows of a stream promise to the hosts; None if nothing."""
+    promises = inputs.row_promises
+    about = promises.heard_by(speaker)
+    found = tuple(
+        Hearer(
+            stream.source.name,
+            stream.read.schema,
+            stream.number,
+            replace(route, shard_keys=host.shard_keys),
+            stream.keys,
+            stream.source.name != speaker or stream.takes in (LIMITED, WITHHELD),
+        )
+        for level, route in _routes(made)
+        for host in level
+        for stream in host.streams
+        if stream.source.name in about and not stream.witness
+    )
+    recorded = any(host.recorded for level in made for host in level)
+    return (
+        Speech(speaker, schema, promises, found, inputs.rules_of(speaker).guard, recorded) if found else None
+    )
+
+
 def clock_routes(made: Sequence[Level]) -> list[Route]:
     """The hosts that need the clock: all of the lowest level, and those above that read streams."""
     return [
@@ -527,6 +554,7 @@ def _reduced(query: str, plan: Plan, world: World, outlet: Outlet) -> tuple[Plan
     same windows. Under `strict` it is late by its own time, so the partitioner must know the heartbeat,
     which only a clock gives. Late rows themselves are lost in the sum, so only their number can be reported:
     the number of rows that pass the filters below the aggregate. State in a checkpoint decides for both.
+    Where rows are punctuations or heartbeats, only the host knows what they have promised so far.
     """
     found, before = in_two_steps(plan), world.was_reduced(query)
     if found is None or before is False:
@@ -534,6 +562,7 @@ def _reduced(query: str, plan: Plan, world: World, outlet: Outlet) -> tuple[Plan
     name = found[0].source.name
     enforce, lag = world.inputs.rules_of(name).enforce, _lag(world.inputs, name)
     judged = enforce == "admit" or (enforce == "strict" and lag is not None)
+    judged = judged and not world.inputs.row_promises.concern(name)
     reported = any(outlet.reports(kind, name) for kind in outlet.kinds - {RESULT})
     if judged and not reported:
         return found[1], found[0]

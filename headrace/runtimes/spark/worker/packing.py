@@ -67,6 +67,7 @@ class Package:
     could not be parsed into rows, as JSON. `clock`, from the timer, is the instant since which Spark has
     polled every source. `commands` are files of the control log, as JSON. `reached`, from a task that reads a
     stream with a rate limit, is when its newest row reached the source, or `NO_TIME` if that is unknown.
+    `promises` are punctuations and heartbeats that came as rows (`promising.Speech`).
     """
 
     stream: int
@@ -84,10 +85,11 @@ class Package:
     clock: int | None = None
     reached: int | None = None
     commands: npt.NDArray[np.uint8] | None = None
+    promises: npt.NDArray[np.uint8] | None = None
 
     FIELDS = (
         *("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "side_output", "bad"),
-        *("clock", "reached", "commands"),
+        *("clock", "reached", "commands", "promises"),
     )
 
     def body(self) -> bytes:

@@ -39,7 +39,10 @@ from headrace.runtimes.spark.worker.packing import (
     to_ipc,
 )
 from headrace.runtimes.spark.worker.preaggregate import Preaggregation
+from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.shards import shard_of, split
+from headrace.schema import Schema
+from headrace.time.row_promises import WILD, Said
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 TIME = "__headrace_time"
@@ -48,6 +51,8 @@ BAD = "__headrace_bad"
 """Why a row could not be read, as JSON: the code, the reason, and the text of the row if it was text."""
 REACHED = "__headrace_reached"
 """When the row reached its source, if a rate limit may leave a backlog there."""
+SAID = "__headrace_said_"
+"""The names of columns with promises begin so, if the rows themselves are not read."""
 KEEP = "__headrace_keep"
 """Whether the row passed the filters that Spark runs. A row that did not still carries its time."""
 
@@ -157,8 +162,9 @@ class Partitioner:
     Rows are read and checked once. The first host that reads the rows also gets those that are rejected.
     """
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], speech: Speech | None = None) -> None:
         self._targets = sorted(targets, key=lambda each: each.stream.witness)
+        self._speech = speech
 
     @property
     def _stream(self) -> StreamSpec:
@@ -177,6 +183,9 @@ class Partitioner:
             good, bad = self._parted(batch)
             if bad is not None:
                 yield self._to_first(bad, origin, number)
+            if self._speech is not None and good.num_rows:
+                good, spoken = self._spoken(self._speech, good, origin, number)
+                yield from spoken
             if not good.num_rows:
                 continue
             arrived = self._arrived(good)
@@ -210,6 +219,23 @@ class Partitioner:
         rows = [each if len(each) == 3 else [*each, text] for each, text in zip(reasons, texts, strict=True)]
         body = np.frombuffer(json.dumps(rows).encode(), np.uint8)
         return batch.filter(is_good), Package(self._stream.number, int(_clocks(bad).max()), bad=body)
+
+    def _spoken(
+        self, speech: Speech, batch: pa.RecordBatch, origin: int, number: int
+    ) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+        """The rows that are data, and the packages with what the rows promise."""
+        rows, made = spoken_rows(batch, speech.schema), []
+        data = np.ones(batch.num_rows, np.bool_)
+        for mine, now, said in speech.said(rows, _clocks(batch)):
+            if said.data is not None:
+                data[mine] = said.data
+            if said.wild is not None:
+                wild = json_objects(rows.filter(pa.array(mine)).filter(pa.array(said.wild))).to_pylist()
+                body = json.dumps([["HR-R045", WILD, text] for text in wild]).encode()
+                package = Package(self._stream.number, now, bad=np.frombuffer(body, np.uint8))
+                made.append(self._to_first(package, origin, number))
+            made += spoken_packages(speech, now, said, origin, number)
+        return (batch if data.all() else batch.filter(pa.array(data))), made
 
     def _arrived(self, batch: pa.RecordBatch) -> Sent:
         """The rows of one Arrow batch with their times, before they are divided among shards."""
@@ -314,6 +340,33 @@ def _packed(
 ) -> pa.RecordBatch:
     """Packages as an Arrow batch."""
     return pa.RecordBatch.from_pydict(packed(route, shard_keys, origin, number, packages), schema=PACKED)
+
+
+def spoken_rows(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """The columns that promises are made of: added under names of their own, or those of the stream."""
+    columns = [name for name in batch.schema.names if name.startswith(SAID)]
+    return typed(batch.select(columns) if columns else batch, schema)
+
+
+def spoken_packages(
+    speech: Speech, now: int, said: Said, origin: int, number: int
+) -> Iterator[pa.RecordBatch]:
+    """What rows promise, for every shard that must hear it."""
+    for hearer, packages in speech.packages(now, said):
+        yield _packed(hearer.route, hearer.route.shard_keys, origin, number, packages)
+
+
+class PromiseBroadcast:
+    """Sends what the rows of a stream promise about others; no query reads the stream itself."""
+
+    def __init__(self, speech: Speech) -> None:
+        self._speech = speech
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        origin = task_number()
+        for number, batch in enumerate(_gathered(batches)):
+            for _, now, said in self._speech.said(spoken_rows(batch, self._speech.schema), _clocks(batch)):
+                yield from spoken_packages(self._speech, now, said, origin, number)
 
 
 class ClockBroadcast:

@@ -27,6 +27,7 @@ from headrace.runtimes.spark.worker import engine_cache
 from headrace.runtimes.spark.worker.answers import Outlet, stood_for
 from headrace.runtimes.spark.worker.packing import ENDING, HERE, NO_TIME, PACKED, Package, from_ipc
 from headrace.runtimes.spark.worker.partitioner import StreamSpec
+from headrace.runtimes.spark.worker.promising import heard
 from headrace.runtimes.spark.worker.state_store import Head, Layout, Store
 from headrace.schema import Schema
 from headrace.spill.directory import DirectorySpillStore
@@ -245,6 +246,8 @@ def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: 
             _take_over(engine, spec.inlets[package.stream - streams], package)
         elif package.stream >= 0:
             _push(engine, spec.streams[package.stream].source.name, package, now)
+            if package.promises is not None:
+                _promise(engine, spec.streams[package.stream].source.name, package, now)
             if package.seen is not None:
                 seen[package.stream].append(package.seen)
     engine.streams.set_clock(now)
@@ -334,6 +337,12 @@ def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
         engine.push(stream, rows, pa.array(times, mask=times == NO_TIME), now=now, learn=False)
         return
     engine.push(stream, rows, times, now=now, learn=False)
+
+
+def _promise(engine: Engine, stream: str, package: Package, now: int) -> None:
+    """Promises that came as rows: they are made after the rows of this micro-batch, or wait."""
+    waits, punctuations = heard(package)
+    engine.streams.promise(stream, punctuations, read_at=now if waits else None)
 
 
 def _take_over(engine: Engine, stream: str, package: Package) -> None:

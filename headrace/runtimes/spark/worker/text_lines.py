@@ -23,9 +23,10 @@ from headrace.connectors.csv_lines import CsvLines
 from headrace.connectors.formats import Format, decoder, headed
 from headrace.connectors.json_lines import JsonLines
 from headrace.connectors.lines import too_long
-from headrace.runtimes.embedded.timing import Timed, Timing, ticks_of
+from headrace.runtimes.embedded.timing import Timed, Timing
 from headrace.runtimes.spark.worker.partitioner import BAD
 from headrace.schema import Schema
+from headrace.time.row_promises import ticks_of
 
 Run = tuple[str, int]
 """A part of a file that one task reads: the file, and the offset at which the part begins."""
