@@ -16,7 +16,7 @@ from headrace.expressions import FUNCTIONS
 from headrace.expressions.functions.rule import ArrayFunction, UserFunction, user_function
 from headrace.plan.nodes.user_aggregates import Result, UserAggregate, user_aggregate
 from headrace.schema import DataType
-from headrace.sql.binder.aggregate_names import AGGREGATES
+from headrace.sql.binder.aggregate_names import AGGREGATES, MORE
 from headrace.sql.parser.parse import parse
 from headrace.sql.place import Code, Fault
 
@@ -97,7 +97,7 @@ def is_aggregate(node: object) -> bool:
     if not isinstance(node, exp.Anonymous):
         return False
     return isinstance(node.meta.get(USER), UserAggregate) or (
-        USER not in node.meta and node.name.lower() in AGGREGATES
+        USER not in node.meta and (node.name.lower() in AGGREGATES or node.name.lower() in MORE)
     )
 
 

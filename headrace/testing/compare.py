@@ -26,7 +26,9 @@ NAN: Final = math.nan
 
 
 def canonical(value: Any) -> Any:
-    """The value itself, but every NaN as the same object, so that rows with NaN can be equal."""
+    """The value itself, but every NaN as the same object, so rows with NaN are equal; a list as a tuple."""
+    if isinstance(value, list):
+        return tuple(map(canonical, value))
     return NAN if isinstance(value, float) and math.isnan(value) else value
 
 

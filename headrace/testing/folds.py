@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.aggregates.library import CollectList, CollectSet, ExtremeBy, ListAgg, Percentile
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing.compare import NAN, Row, canonical, order_key
@@ -28,9 +29,11 @@ def fold(function: str, column: Sequence[Any]) -> Any:
 
 
 def fold_user(call: UserCall, below: Schema, rows: Sequence[Row]) -> Any:
-    """A user-defined aggregate over rows in order, one row at a time."""
+    """A user-defined aggregate over rows in order, one row at a time; those of the library by definition."""
     user = call.definition.make()
     at = [below.names.index(name) for name in call.columns]
+    if type(user) in LIBRARY:
+        return LIBRARY[type(user)](user, *([row[i] for row in rows] for i in at))
     types = [below.field(i).type for i in at]
     state, given = user.initialize(), 0
     for row in rows:
@@ -80,6 +83,46 @@ def root(value: float | None) -> float | None:
     return None if value is None else math.sqrt(value)
 
 
+# The aggregates of `headrace.aggregates.library`, over a list for each argument.
+
+
+def extreme_by(what: ExtremeBy, x: list[Any], y: list[Any]) -> Any:
+    """The x beside the greatest or least y; of several, the greatest x."""
+    pairs = [(by, value) for value, by in zip(x, y, strict=True) if by is not None]
+    if not pairs:
+        return None
+    by, _ = (max if what.greatest else min)(pairs, key=lambda pair: order_key(pair[0]))
+    return max((v for b, v in pairs if order_key(b) == order_key(by)), key=order_key)
+
+
+def percentile(what: Percentile, x: list[Any]) -> float | None:
+    """The value at `share` of the way through the sorted values; linear between two neighbours."""
+    known = sorted((float(value) for value in x if value is not None), key=order_key)
+    if not known:
+        return None
+    place = (len(known) - 1) * what.share
+    low, high = known[math.floor(place)], known[math.ceil(place)]
+    if order_key(low) == order_key(high) or place == math.floor(place):
+        return low
+    return (math.ceil(place) - place) * low + (place - math.floor(place)) * high
+
+
+def collect_set(x: list[Any]) -> list[Any]:
+    """The different values, sorted."""
+    found: list[Any] = []
+    for value in sorted((each for each in x if each is not None), key=order_key):
+        if not found or order_key(found[-1]) != order_key(value):
+            found.append(value)
+    return found
+
+
+LIBRARY: Final[dict[type[Any], Callable[..., Any]]] = {
+    ExtremeBy: extreme_by,
+    Percentile: percentile,
+    CollectList: lambda what, x: [value for value in x if value is not None],
+    CollectSet: lambda what, x: collect_set(x),
+    ListAgg: lambda what, x: what.delimiter.join(k) if (k := [v for v in x if v is not None]) else None,
+}
 COUNTS: Final[dict[str, Fold]] = {
     "count": len,
     "count_distinct": lambda values: len(set(map(canonical, values))),

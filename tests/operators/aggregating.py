@@ -12,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.aggregates import library
 from headrace.operators.contract import Operator
 from headrace.plan.nodes.core import AggregateCall, Plan, Source
+from headrace.plan.nodes.user_aggregates import UserCall, user_call
 from headrace.schema import DataType, Schema
 from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
@@ -59,8 +61,23 @@ def calls(draw: st.DrawFn, schema: Schema, placed: bool) -> tuple[AggregateCall,
     legal += [(f, n) for f in NUMBERS for n in numeric if (f, schema.field(n).type) != ("sum", pa.uint64())]
     legal += [(f, n) for f in SPREADS for n in numeric]
     known = [AggregateCall("", f, name) for f, name in [("count", None), *legal]]
-    drawn = draw(st.lists(st.sampled_from(known + calls_on(schema, placed)), min_size=1, max_size=4))
+    known += [*calls_on(schema, placed), *library_calls(schema, numeric, placed)]
+    drawn = draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))
     return tuple(replace(call, name=f"{call.function}_{i}") for i, call in enumerate(drawn))
+
+
+def library_calls(schema: Schema, numeric: list[str], placed: bool) -> list[UserCall]:
+    """The aggregates of the library over columns that they take."""
+    names = schema.names
+    found = [(each, (x, y)) for each in (library.MAX_BY, library.MIN_BY) for x in names for y in names]
+    shares = (library.MEDIAN, library.percentile(0.3), library.percentile(1.0))
+    found += [(each, (x,)) for each in shares for x in numeric]
+    found += [(library.COLLECT_SET, (x,)) for x in names]
+    if placed:
+        texts = [field.name for field in schema if field.type == pa.string()]
+        found += [(library.COLLECT_LIST, (x,)) for x in names]
+        found += [(library.listagg(delimiter), (x,)) for delimiter in ("", ", ") for x in texts]
+    return [user_call(each.name, each, columns) for each, columns in found]
 
 
 def _is_text(type: DataType) -> bool:

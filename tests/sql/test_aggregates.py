@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.plan.nodes.core import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
-from tests.sql.running import answer, plan_of
+from headrace.sql import Catalog
+from headrace.sql.binder.aggregate_names import MORE as NAMES
+from headrace.sql.binder.more_aggregates import MORE
+from tests.sql.running import STREAMS, answer, plan_of
 
 BIDS = [(1, 7, 10.0), (3, 8, 20.0), (4, 7, 30.0), (4, 8, None)]
 
@@ -49,12 +52,80 @@ def aggregate_in(plan: Plan) -> Aggregate:
         ("sum(price) FILTER (WHERE item = 8)", 20.0),
         ("count(CASE WHEN price > 15 THEN 1 END)", 2),
         ("1", 1),
+        ("count_if(price > 15)", 2),
+        ("count_if(price > 99)", 0),
+        ("count_if(price > 15) FILTER (WHERE item = 7)", 1),
+        ("bool_and(price > 5)", True),
+        ("every(price > 10)", False),
+        ("bool_or(item = 8)", True),
+        ("some(price > 99)", False),
+        ("any(item = 7)", True),
+        ("bool_and(NULL)", None),
+        ("approx_count_distinct(item)", 2),
+        ("approx_count_distinct(item, 0.05)", 2),
+        ("max_by(item, price)", 7),
+        ("min_by(item, price)", 7),
+        ("min_by(price, item)", 30.0),
+        ("max_by(price, item)", 20.0),
+        ("max_by(item, price) FILTER (WHERE price < 25)", 8),
+        ("max_by(item, CAST(NULL AS INT))", None),
+        ("median(price)", 20.0),
+        ("median(item)", 7.5),
+        ("median(price) FILTER (WHERE price > 99)", None),
+        ("percentile(price, 0)", 10.0),
+        ("percentile(price, 0.25) + percentile(price, 0.75)", 40.0),
+        ("collect_list(price)", (10.0, 20.0, 30.0)),
+        ("array_agg(item)", (7, 8, 7, 8)),
+        ("collect_list(price) FILTER (WHERE item = 9)", ()),
+        ("collect_set(item)", (7, 8)),
+        ("listagg(item, ', ')", "7, 8, 7, 8"),
+        ("string_agg(CAST(item AS STRING))", "7878"),
+        ("listagg(item, NULL) FILTER (WHERE item = 9)", None),
     ],
 )
 def test_an_aggregate_has_its_value(call: str, value: Any) -> None:
     rows = answer(f"SELECT {call} AS v, count(*) AS n FROM bids [RANGE 10 SLIDE 10]", bids=BIDS)
     (row,) = rows
     assert row == (9, pytest.approx(value) if isinstance(value, float) else value, 4)
+
+
+WINDOWS = ["[RANGE 4 SLIDE 2]", "[RANGE 3]", "[SESSION 2]", "[ROWS 2]", "[UNBOUNDED]"]
+CALLS = [
+    *("count_if(price > 15)", "bool_and(price > 15)", "bool_or(price > 15)", "approx_count_distinct(price)"),
+    *("max_by(item, price)", "min_by(item, price)", "median(price)", "percentile(price, 0.9)"),
+    *("collect_list(price)", "collect_set(price)", "listagg(price, ';')"),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_engine_agrees_with_the_oracle_in_every_window_and_output(window: str) -> None:
+    """`answer` compares the two."""
+    listed = ", ".join(f"{call} AS v{i}" for i, call in enumerate(CALLS))
+    text = f"SELECT item, {listed} FROM bids {window} GROUP BY item"
+    for asked in (text, f"ISTREAM({text})", f"DSTREAM({text})"):
+        assert answer(asked, bids=[*BIDS, (5, 7, 5.0), (9, 8, math.nan), (12, 7, 30.0)])
+
+
+def test_the_names_of_more_aggregates_are_known_to_the_parser() -> None:
+    assert set(MORE) == NAMES
+
+
+def test_a_users_aggregate_comes_before_one_of_the_library() -> None:
+    class Median:
+        arguments, result = ("double",), "double"
+
+        def initialize(self) -> int:
+            return 0
+
+        def iterate(self, state: int, values: Any) -> int:
+            return state
+
+        def terminate(self, state: int) -> float:
+            return -1.0
+
+    catalog = Catalog(STREAMS, ticks_per_second=None)
+    catalog.register_aggregate("median", Median)
+    assert answer("SELECT median(price) FROM bids [RANGE 10 SLIDE 10]", catalog, bids=BIDS) == [(9, -1.0)]
 
 
 def test_a_group_is_reported_when_it_changes() -> None:

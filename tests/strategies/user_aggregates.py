@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.aggregates import library
 from headrace.plan.nodes.user_aggregates import UserAggregate, UserCall, user_aggregate, user_call
 from headrace.schema import Schema
 
@@ -121,6 +122,7 @@ MEDIAN: Final = user_aggregate("median", Median)
 TWO_LARGEST: Final = user_aggregate("two_largest", TwoLargest)
 MIXED: Final = user_aggregate("mixed", Mixed)
 UNKNOWN: Final = user_aggregate("unknown", Unknown)
+BY: Final = library.MAX_BY
 DIGITS: Final = user_aggregate("digits", Digits)
 
 UNORDERED: Final[tuple[UserAggregate, ...]] = (MEDIAN, TWO_LARGEST, MIXED, UNKNOWN)
@@ -132,5 +134,7 @@ def calls_on(schema: Schema, ordered: bool) -> list[UserCall]:
     found = [(each, (name,)) for each in (MEDIAN, TWO_LARGEST) for name in ints]
     found += [(UNKNOWN, (name,)) for name in schema.names]
     found += [(DIGITS, (name,)) for name in ints if ordered]
-    pairs = [(MIXED, (left, right)) for left in ints for right in ints]
+    found += [(library.percentile(0.3), (name,)) for name in ints]
+    found += [(library.listagg("-"), (f.name,)) for f in schema if ordered and f.type == pa.string()]
+    pairs = [(each, (left, right)) for each in (MIXED, BY) for left in ints for right in ints]
     return [user_call(each.name, each, columns) for each, columns in (*found, *pairs)]

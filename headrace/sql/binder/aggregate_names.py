@@ -26,3 +26,9 @@ DISTINCT: Final = {"count": "count_distinct", "min": "min", "max": "max"}
 
 SEES_NULLS: Final = frozenset({"first", "last"})
 """Aggregates that also see null values, so that FILTER cannot be implemented with nulls."""
+
+MORE: Final = frozenset(
+    {"count_if", "bool_and", "every", "bool_or", "some", "any", "approx_count_distinct", "max_by", "min_by"}
+    | {"median", "percentile", "collect_list", "array_agg", "collect_set", "listagg", "string_agg"}
+)
+"""The names that `headrace.sql.binder.more_aggregates` reads. A user may define them otherwise."""

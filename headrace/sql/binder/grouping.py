@@ -23,6 +23,7 @@ from headrace.plan.nodes.core import AggregateCall, Granularity, Plan
 from headrace.plan.nodes.user_aggregates import UserAggregate, UserCall
 from headrace.schema import DataType, Schema
 from headrace.sql.binder.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
+from headrace.sql.binder.more_aggregates import MORE, Asked
 from headrace.sql.binder.quality_columns import GRAIN, WORST, is_quality
 from headrace.sql.binder.resolver import BOUNDS, Resolver
 from headrace.sql.binder.scope import Scope, fresh
@@ -53,7 +54,7 @@ class Grouping(Resolver):
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
         self.keys: dict[Expression, str] = {}
-        self.calls: dict[tuple[str, Arguments], AggregateCall] = {}
+        self.calls: dict[tuple[str | UserAggregate, Arguments], AggregateCall] = {}
         self.uses_bounds = False
         self.granularity = granularity
         self.quality_column: str | None = None
@@ -118,32 +119,27 @@ class Grouping(Resolver):
         inside = Inside(self)
         user = node.meta.get(USER)
         if isinstance(user, UserAggregate):
-            function, arguments = user.name, user_arguments(inside, node, user)
+            asked = Asked(user.name, user_arguments(inside, node, user), user)
             sees_nulls = user.nulls
+        elif (more := MORE.get(node.name.lower())) is not None:
+            asked, sees_nulls = more(inside, node), False
         else:
-            function, arguments = _arguments(inside, node)
-            sees_nulls = function in SEES_NULLS
+            asked = Asked(*_arguments(inside, node))
+            sees_nulls = asked.function in SEES_NULLS
         if condition is not None:
             if sees_nulls:
-                fail(
-                    Code.AGGREGATE, f"{function} does not take FILTER", node, "filter the rows in a subquery"
-                )
-            arguments = _filtered(inside, arguments, condition)
+                message = f"{asked.function} does not take FILTER"
+                fail(Code.AGGREGATE, message, node, "filter the rows in a subquery")
+            asked = _filtered(inside, asked, condition)
         self._round(node)
-        key = (function, arguments)
-        if key not in self.calls:
-            self.calls[key] = self._typed(inside, function, arguments, node)
-        return Column(self.calls[key].name)
+        return self._called(inside, asked, node)
 
     def quality(self, node: exp.Anonymous) -> Expression:
         """For a group, the worst quality of its rows: the answer depends on it."""
         found = super().quality(node)
         if isinstance(found, Literal) or self.clause == "GROUP BY" or found in self.keys:
             return found
-        key = (WORST[node.name.lower()], (found,))
-        if key not in self.calls:
-            self.calls[key] = self._typed(Inside(self), *key, node)
-        return Column(self.calls[key].name)
+        return self._called(Inside(self), Asked(WORST[node.name.lower()], (found,)), node)
 
     def grain(self, node: exp.Anonymous) -> Expression:
         if self.granularity is None or node.expressions:
@@ -174,9 +170,17 @@ class Grouping(Resolver):
             )
         self.granularity = clause
 
-    def _typed(self, inside: Resolver, function: str, given: Arguments, node: exp.Expr) -> AggregateCall:
+    def _called(self, inside: Resolver, asked: Asked, node: exp.Expr) -> Expression:
+        """The column of an aggregate; equal ones are computed once."""
+        key = (asked.definition or asked.function, asked.arguments)
+        if key not in self.calls:
+            self.calls[key] = self._typed(inside, asked, node)
+        return Column(self.calls[key].name)
+
+    def _typed(self, inside: Resolver, asked: Asked, node: exp.Expr) -> AggregateCall:
         """The call under a new name; its arguments are not columns yet."""
-        name, user = fresh(function, self._taken), node.meta.get(USER)
+        function, given, user = asked.function, asked.arguments, asked.definition
+        name = fresh(function, self._taken)
         call = AggregateCall(name, function) if user is None else UserCall(name, function, definition=user)
         below = pa.schema([pa.field(f"x{i}", type_of(inside, each, node)) for i, each in enumerate(given)])
         call = call.over(below.names)
@@ -267,10 +271,11 @@ def _distinct(inside: Resolver, function: str, node: exp.Distinct) -> tuple[str,
     return DISTINCT[function], (expression(inside, node.expressions[0]),)
 
 
-def _filtered(inside: Resolver, arguments: Arguments, condition: exp.Expr) -> Arguments:
+def _filtered(inside: Resolver, asked: Asked, condition: exp.Expr) -> Asked:
     """Rows that fail the condition become null, which aggregates ignore."""
-    first, *others = arguments or (Literal(1),)
-    return (Case(((predicate(inside, condition), first),)), *others)
+    arguments = list(asked.arguments or (Literal(1),))
+    arguments[asked.nulled] = Case(((predicate(inside, condition), arguments[asked.nulled]),))
+    return asked._replace(arguments=tuple(arguments))
 
 
 # Arguments of user-defined aggregates, cast to the declared types.

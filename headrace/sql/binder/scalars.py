@@ -32,7 +32,7 @@ from headrace.expressions import (
     UserFunctionCall,
 )
 from headrace.expressions.functions.rule import UserFunction
-from headrace.sql.binder.aggregate_names import AGGREGATES
+from headrace.sql.binder.aggregate_names import AGGREGATES, MORE
 from headrace.sql.binder.quality_columns import WORST, is_quality
 from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.types import arrow_type
@@ -272,7 +272,7 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
 def _named(resolver: Resolver, node: exp.Expr, name: str, arguments: list[exp.Expr]) -> Expression:
     """A call of a built-in function."""
     if name.lower() not in FUNCTIONS:
-        hint = nearest(name, [*FUNCTIONS, *AGGREGATES, *WORST])
+        hint = nearest(name, [*FUNCTIONS, *AGGREGATES, *MORE, *WORST])
         fail(Code.UNKNOWN_FUNCTION, f"the function {name.lower()!r} does not exist", node, hint)
     return Function(name.lower(), tuple(build(resolver, each) for each in arguments))
 

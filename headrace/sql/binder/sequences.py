@@ -163,6 +163,9 @@ def _columns(call: exp.Anonymous) -> list[exp.Column]:
 def _fold(step: Reading, node: exp.Anonymous, of: list[exp.Column]) -> str:
     """The name of an aggregate of the run; it is added if it is new."""
     user = node.meta.get(USER)
+    if user is None and node.name.lower() not in AGGREGATES:
+        hint = f"repeated steps take {', '.join(AGGREGATES)} and user-defined aggregates"
+        fail(Code.AGGREGATE, f"{node.name.lower()} does not work on a repeated step of SEQ", node, hint)
     function = node.name.lower() if user is not None else AGGREGATES[node.name.lower()]
     distinct = isinstance(node.expressions[0], exp.Distinct)
     if (distinct and (function not in DISTINCT or user is not None)) or (len(of) > 1 and user is None):
