@@ -163,11 +163,15 @@ def arithmetic(depth):
     rounded = st.builds(lambda x, d: fn("round", x, d), number(depth), st.integers(-3, 4))
     unary = st.builds(
         fn,
-        st.sampled_from(["abs", "floor", "ceil", "sqrt", "exp", "ln", "log10", "sign"]),
+        st.sampled_from(["abs", "floor", "ceil", "sqrt", "exp", "ln", "log10", "sign", "log", *ANGLES]),
         number(depth),
     )
-    power = st.builds(lambda x, y: fn("power", x, y), number(depth), number(depth))
-    return st.one_of(binary, binary, divided, rounded, unary, power, number(depth).map(lambda x: -x))
+    names = st.sampled_from(["power", "atan2", "log", "pmod"])
+    both = st.builds(fn, names, number(depth), number(depth))
+    return st.one_of(binary, binary, divided, rounded, unary, both, number(depth).map(lambda x: -x))
+
+
+ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians")
 
 
 @cache
@@ -220,12 +224,16 @@ def text_test(depth):
 @cache
 def text(depth):
     value, small = of_type(pa.string(), depth), st.integers(-4, 6) | of_type(pa.int8(), 0)
-    one = ["upper", "lower", "trim", "ltrim", "rtrim", "reverse"]
+    one = ["upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap", "md5", "sha1"]
     return st.one_of(
         st.builds(fn, st.sampled_from(one), value),
         st.builds(lambda x, p, n: fn("substring", x, p, n), value, small, small),
         st.builds(lambda x, p: fn("substring", x, p), value, small),
         st.builds(fn, st.sampled_from(["lpad", "rpad"]), value, small, value),
+        st.builds(fn, st.sampled_from(["left", "right", "repeat"]), value, small),
+        st.builds(lambda x, y, z: fn("translate", x, y, z), value, value, value),
+        st.builds(lambda x, y, z: fn("concat_ws", x, y, z), value, value, anything(depth)),
+        st.builds(lambda x, n: fn("sha2", x, n), value, st.sampled_from([0, 224, 256, 384, 512, 1])),
         st.builds(lambda x, y: fn("concat", x, y), value, anything(depth)),
         st.builds(lambda x, y, z: fn("replace", x, y, z), value, value, value),
         st.builds(lambda x, y, n: fn("split_part", x, y, n), value, value, small),
@@ -240,8 +248,15 @@ def text(depth):
 def field(depth):
     names = st.sampled_from(["year", "month", "day", "hour", "minute", "second"])
     time = of_type(pa.timestamp("us"), depth) | of_type(pa.timestamp("us", "UTC"), depth)
+    days = st.sampled_from(["dayofweek", "weekday", "dayofyear", "weekofyear", "quarter"])
+    words = of_type(pa.string(), depth)
     return st.one_of(
         st.builds(fn, names, time),
+        st.builds(fn, days, time | of_type(pa.date32(), depth)),
+        st.builds(lambda x, y: fn("datediff", x, y), of_type(pa.date32(), depth), time),
+        st.builds(lambda x, y: fn("instr", x, y), words, words),
+        st.builds(lambda x, y, n: fn("locate", x, y, n), words, words, st.integers(-1, 4)),
+        words.map(lambda x: fn("ascii", x)),
         of_type(pa.string(), depth).map(lambda x: fn("length", x)),
         st.builds(
             lambda x, pattern: fn("regexp_count", x, pattern),
@@ -270,6 +285,16 @@ def shifted(depth):
 
 
 @cache
+def other_day(depth):
+    days = of_type(pa.date32(), depth) | of_type(pa.timestamp("us"), depth)
+    count = st.sampled_from([0, 1, -40, 10**6, 10**7, -(2**62)]) | of_type(pa.int8(), 0)
+    return st.one_of(
+        st.builds(fn, st.sampled_from(["date_add", "date_sub", "add_months"]), days, count),
+        st.builds(fn, st.sampled_from(["last_day", "to_date"]), days),
+    )
+
+
+@cache
 def from_epoch(depth):
     names = st.sampled_from(["timestamp_micros", "timestamp_millis", "timestamp_seconds"])
     return st.builds(fn, names, of_type(pa.int64(), depth))
@@ -287,6 +312,7 @@ WAYS = {
     pa.int32(): (field,),
     pa.int64(): (to_epoch,),
     pa.timestamp("us"): (truncated, from_epoch, shifted),
+    pa.date32(): (other_day,),
 }
 
 

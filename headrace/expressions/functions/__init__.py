@@ -7,8 +7,9 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.expressions.choice import case, coalesce, nullif
-from headrace.expressions.functions import numeric, parts, temporal, text
+from headrace.expressions.functions import dates, editing, numeric, parts, temporal, text
 from headrace.expressions.functions.rule import ArrayFunction, Rewrite, register_in
+from headrace.expressions.logic import IS_NOT_NULL, null_test
 from headrace.expressions.scope import Rule
 
 CHOICES: Final[tuple[Rule, ...]] = (
@@ -16,8 +17,9 @@ CHOICES: Final[tuple[Rule, ...]] = (
     Rewrite("nullif", nullif, 2, 2),
     Rewrite("coalesce", coalesce, 1, None),
     Rewrite("ifnull", coalesce, 2, 2),
+    Rewrite("nvl2", lambda given, value, other: case([(null_test(IS_NOT_NULL, given), value)], other), 3, 3),
 )
-FAMILIES: Final = (numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, temporal.ROWS)
+FAMILIES: Final = (numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, editing.ROWS, temporal.ROWS, dates.ROWS)
 ALIASES: Final = {
     "pow": "power",
     "ceiling": "ceil",
@@ -31,6 +33,13 @@ ALIASES: Final = {
     "endswith": "ends_with",
     "nvl": "ifnull",
     "dayofmonth": "day",
+    "date_diff": "datediff",
+    "dateadd": "date_add",
+    "position": "locate",
+    "charindex": "locate",
+    "character_length": "length",
+    "sha": "sha1",
+    "btrim": "trim",
 }
 FUNCTIONS: Final[dict[str, Rule]] = {rule.name: rule for family in FAMILIES for rule in family}
 FUNCTIONS.update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})

@@ -21,7 +21,8 @@ from headrace.expressions.arithmetic import FIT, arithmetic
 from headrace.expressions.bound import Bound, Call, Constant, Datum, Kernel, Vector, call
 from headrace.expressions.casts import cast
 from headrace.expressions.casts.numeric import guarded
-from headrace.expressions.comparison import rank
+from headrace.expressions.choice import case
+from headrace.expressions.comparison import comparison, rank
 from headrace.expressions.functions.rule import (
     REAL,
     WHOLE,
@@ -250,6 +251,44 @@ def _has_nan(datum: Datum) -> bool:
     return bool(np.isnan(arrow.values(datum)).any())
 
 
+def _log(base: Bound, number: Bound | None = None) -> Bound:
+    """`log(x)`, or `log(base, x)`."""
+    if number is None:
+        return LN.bind((base,))
+    args, of = DOUBLE("log", (base, number))
+    return call(LOG, args, of)
+
+
+def _naive_log(of: pa.DataType, base: float, number: float) -> float | None:
+    """NULL where one of the two is not positive; an infinity to the base 1, as in Spark."""
+    if base <= 0 or number <= 0:
+        return None
+    with np.errstate(all="ignore"):
+        return float(np.float64(_total(math.log)(of, number)) / np.float64(_total(math.log)(of, base)))
+
+
+def _pmod(left: Bound, right: Bound) -> Bound:
+    """The remainder, with the sign of the divisor where that is positive."""
+    rest = arithmetic("%", left, right)
+    moved = cast(arithmetic("%", arithmetic("+", rest, right), right), rest.type)
+    return case([(comparison("<", rest, Constant(0, pa.int32())), moved)], rest)
+
+
+def _double(name: str, naive: Callable[[float], float]) -> FunctionRule:
+    """A function from double to double that Arrow has too."""
+    return FunctionRule(name, DOUBLE, Kernel(name, _total(naive), arrow.direct(name)))
+
+
+def _scaled(name: str, factor: float) -> FunctionRule:
+    """A double times a constant."""
+    times, by = arrow.function("multiply"), pa.scalar(factor)
+    kernel = Kernel(name, lambda of, value: value * factor, lambda call: lambda array: times(array, by))
+    return FunctionRule(name, DOUBLE, kernel)
+
+
+LN: Final = _logarithm("ln", math.log)
+LOG: Final = Kernel("log", _naive_log)
+
 ROWS: Final[tuple[Rule, ...]] = (
     Rewrite("round", _round, 1, 2),
     FunctionRule(
@@ -263,8 +302,16 @@ ROWS: Final[tuple[Rule, ...]] = (
     ),
     FunctionRule("sqrt", DOUBLE, Kernel("sqrt", _total(math.sqrt), arrow.direct("sqrt"))),
     FunctionRule("exp", DOUBLE, Kernel("exp", _total(math.exp), arrow.direct("exp"))),
-    _logarithm("ln", math.log),
+    LN,
     _logarithm("log10", math.log10),
+    Rewrite("log", _log, 1, 2),
+    Rewrite("pmod", _pmod, 2, 2),
+    *(_double(name, getattr(math, name)) for name in ("sin", "cos", "tan", "asin", "acos", "atan")),
+    FunctionRule(
+        "atan2", DOUBLE, Kernel("atan2", lambda of, y, x: math.atan2(y, x), arrow.direct("atan2")), 2, 2
+    ),
+    _scaled("degrees", 180.0 / math.pi),
+    _scaled("radians", math.pi / 180.0),
     FunctionRule("power", DOUBLE, Kernel("power", _power, arrow.direct("power")), 2, 2),
     FunctionRule("sign", DOUBLE, Kernel("sign", _sign, arrow.direct("sign"))),
     _towards("floor", math.floor),

@@ -35,7 +35,7 @@ def constants(prepare: Callable[..., Vector | None]) -> Callable[[Call], Vector]
     return lower
 
 
-def _row(
+def row(
     name: str,
     naive: Any,
     lower: Any,
@@ -54,12 +54,12 @@ def _ascii(name: str) -> Callable[[Call], Vector]:
 
     def lower(call: Call) -> Vector:
         fast, careful = arrow.function(name), arrow.rowwise(call)
-        return lambda texts: (fast if _is_ascii(texts) else careful)(texts)
+        return lambda texts: (fast if is_ascii(texts) else careful)(texts)
 
     return lower
 
 
-def _is_ascii(texts: pa.Array) -> bool:
+def is_ascii(texts: pa.Array) -> bool:
     """Whether all bytes are ASCII; for a slice, more bytes than its own are checked."""
     data = texts.buffers()[2]
     return data is None or not data.size or int(np.frombuffer(data, np.uint8).max()) < 128
@@ -193,14 +193,14 @@ REPLACED: Final = Growth(_replaced_size, _replaced_sizes)
 JOINED: Final = Growth(lambda *texts: sum(utf8_size(each) for each in texts), _joined_sizes)
 
 ROWS: Final[tuple[Rule, ...]] = (
-    _row("upper", str.upper, _ascii("ascii_upper")),
-    _row("lower", str.lower, _ascii("ascii_lower")),
-    _row("length", len, _length, takes(TEXT, gives=pa.int32())),
-    _row("reverse", lambda text: text[::-1], arrow.direct("utf8_reverse")),
-    _row("substring", _substring, constants(_slice), takes(TEXT, WHOLE, gives=pa.string()), 2, 3),
-    _row("trim", _stripped(str.strip), constants(_trimming("utf8_trim")), STRING, 1, 2),
-    _row("ltrim", _stripped(str.lstrip), constants(_trimming("utf8_ltrim")), STRING, 1, 2),
-    _row("rtrim", _stripped(str.rstrip), constants(_trimming("utf8_rtrim")), STRING, 1, 2),
+    row("upper", str.upper, _ascii("ascii_upper")),
+    row("lower", str.lower, _ascii("ascii_lower")),
+    row("length", len, _length, takes(TEXT, gives=pa.int32())),
+    row("reverse", lambda text: text[::-1], arrow.direct("utf8_reverse")),
+    row("substring", _substring, constants(_slice), takes(TEXT, WHOLE, gives=pa.string()), 2, 3),
+    row("trim", _stripped(str.strip), constants(_trimming("utf8_trim")), STRING, 1, 2),
+    row("ltrim", _stripped(str.lstrip), constants(_trimming("utf8_ltrim")), STRING, 1, 2),
+    row("rtrim", _stripped(str.rstrip), constants(_trimming("utf8_rtrim")), STRING, 1, 2),
     FunctionRule(
         "concat",
         takes(as_text, gives=pa.string()),
@@ -208,11 +208,11 @@ ROWS: Final[tuple[Rule, ...]] = (
         1,
         None,
     ),
-    _row("replace", _replace, constants(_replacing), STRING, 2, 3, REPLACED),
-    _row("starts_with", str.startswith, constants(_matching("starts_with")), TEST, 2, 2),
-    _row("ends_with", str.endswith, constants(_matching("ends_with")), TEST, 2, 2),
-    _row("contains", lambda text, part: part in text, constants(_matching("match_substring")), TEST, 2, 2),
-    _row(
+    row("replace", _replace, constants(_replacing), STRING, 2, 3, REPLACED),
+    row("starts_with", str.startswith, constants(_matching("starts_with")), TEST, 2, 2),
+    row("ends_with", str.endswith, constants(_matching("ends_with")), TEST, 2, 2),
+    row("contains", lambda text, part: part in text, constants(_matching("match_substring")), TEST, 2, 2),
+    row(
         "lpad",
         _lpad,
         constants(_padded("utf8_lpad")),
@@ -221,7 +221,7 @@ ROWS: Final[tuple[Rule, ...]] = (
         3,
         PADDED,
     ),
-    _row(
+    row(
         "rpad",
         _rpad,
         constants(_padded("utf8_rpad")),
