@@ -215,7 +215,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-Q051": "RSTREAM of rows that never leave.",
         "HR-Q052": "Windows slide or end differently, and the query has no output word.",
         "HR-Q060": "The name is already taken.",
-        "HR-Q061": "The TIME column does not exist, or is not a time.",
+        "HR-Q061": "The TIME column does not exist, is not a time, or is not the one that a window names.",
         "HR-Q062": "Two columns have the same name.",
         "HR-Q063": "`streams=` holds something that does not describe a stream.",
         "HR-Q064": "The format of a table's file is not known.",

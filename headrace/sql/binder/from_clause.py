@@ -21,7 +21,7 @@ from headrace.sql.binder.top_n import is_numbered
 from headrace.sql.binder.typed import conjunction, conjuncts
 from headrace.sql.binder.windows import specification
 from headrace.sql.catalog import Relation
-from headrace.sql.parser.clauses import WINDOW
+from headrace.sql.parser.clauses import TIME, WINDOW
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -149,7 +149,18 @@ def _window(node: exp.Expr, name: str, relation: Relation) -> WindowSpec | None:
         found = scope.find(key)
         return found if found is not None else scope.unknown(key)
 
+    if TIME in node.meta:
+        _check_time(node.meta[TIME], relation, column(node.meta[TIME]))
     return specification(clause, relation.ticks_per_second, column)
+
+
+def _check_time(node: exp.Column, relation: Relation, named: str) -> None:
+    """Check that the column that a window names as the time is the time of the stream."""
+    if named == relation.time_column:
+        return
+    known = relation.time_column
+    hint = f"write {known}" if known else f"declare it: CREATE STREAM … TIME {named}; or write s [RANGE …]"
+    fail(Code.TIME_COLUMN, f"{named!r} is not the time column of the stream", node, hint)
 
 
 # Joins: a left-deep tree of binary joins in FROM order, connected by keys where the conditions allow it.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expressions import Case, Cast, Column, Expression, Literal
+from headrace.expressions import Arithmetic, Case, Cast, Column, Expression, Function, Literal
 from headrace.expressions.types import widens
 from headrace.plan.analysis.check import ends_known
 from headrace.plan.nodes.aggregates import result_type
@@ -28,7 +28,9 @@ from headrace.sql.binder.quality_columns import GRAIN, WORST, is_quality
 from headrace.sql.binder.resolver import BOUNDS, Resolver
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.typed import expression, predicate, type_of
+from headrace.sql.binder.window_functions import STAMPED
 from headrace.sql.binder.windows import least_of, ticks
+from headrace.sql.catalog import MICROSECONDS
 from headrace.sql.definitions import USER
 from headrace.sql.parser.clauses import GRANULARITY, GranularityClause
 from headrace.sql.parser.parse import check_read
@@ -95,8 +97,17 @@ class Grouping(Resolver):
             return Column(found)
         if bare and name in self.bounds:
             self.uses_bounds = True
-            return Column(self.bounds[name])
+            bound = Column(self.bounds[name])
+            return self._stamped(bound) if STAMPED in node.meta else bound
         return self._alias(self.aliases[name]) if is_alias else self.missing(node)
+
+    def _stamped(self, bound: Column) -> Expression:
+        """A bound as a timestamp, unless times are sequence numbers."""
+        per_second = _ticks_per_second(self.scope)
+        if per_second is None:
+            return bound
+        micros = Arithmetic("DIV", Arithmetic("*", bound, Literal(MICROSECONDS)), Literal(per_second))
+        return Function("timestamp_micros", (bound if per_second == MICROSECONDS else micros,))
 
     def _hides(self, column: str) -> bool:
         """In HAVING, an alias takes precedence over a column that is not grouped, as in Spark."""

@@ -17,6 +17,19 @@ BOUNDS = ("window_start", "window_end")
 NO_BOUNDS = "only an aggregate over one stream with [RANGE … SLIDE …] or [SESSION …] has it"
 
 
+NO_CLOCK = (
+    "answers depend on the times of rows, not on the clock: use the time column, "
+    "or declare the stream with TIME INTERNAL, which stamps rows when they arrive"
+)
+ABSENT = {
+    "window": "a window is not a value; write window.start and window.end",
+    "session_window": "a window is not a value; write session_window.start and session_window.end",
+    "window_time": "write window_end - 1, the last tick of the window",
+    "proctime": "declare the stream with TIME INTERNAL, which stamps rows when they arrive",
+} | dict.fromkeys(("current_timestamp", "current_date", "current_time", "localtimestamp"), NO_CLOCK)
+"""What to write for columns that other systems have."""
+
+
 class Resolver:
     """Resolves columns against FROM items; aggregates are not allowed in its clause.
 
@@ -55,7 +68,7 @@ class Resolver:
         if name in self._later:
             hint = f"the alias {node.name} is not visible in {self.clause}; repeat its expression"
         else:
-            hint = NO_BOUNDS if name in BOUNDS else ""
+            hint = NO_BOUNDS if name in BOUNDS else ABSENT.get(name, "")
         self.scope.unknown(node, hint)
 
     def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:

@@ -247,8 +247,13 @@ def _adjacent(resolver: Resolver, node: exp.Concat) -> Expression:
     return Literal("".join(str(each.this) for each in node.expressions))
 
 
+FIELDS: Final = {"DOW": "dayofweek", "DOY": "dayofyear", "WEEK": "weekofyear"}
+"""Fields of EXTRACT whose functions have another name."""
+
+
 def _extract(resolver: Resolver, node: exp.Extract) -> Expression:
-    return _named(resolver, node, node.this.name, [node.expression])
+    field = node.this.name
+    return _named(resolver, node, FIELDS.get(field.upper(), field), [node.expression])
 
 
 def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
@@ -266,7 +271,14 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
     user = node.meta.get(USER)
     if isinstance(user, UserFunction):
         return UserFunctionCall(name, tuple(build(resolver, each) for each in node.expressions), user)
-    return _named(resolver, node, name, node.expressions)
+    return _named(resolver, node, name, _placed(node) if name == "position" else node.expressions)
+
+
+def _placed(node: exp.Anonymous) -> list[exp.Expr]:
+    """The arguments of `position(part IN text)`, or as usual."""
+    only = node.expressions[0] if len(node.expressions) == 1 else None
+    within = only.args.get("field") if isinstance(only, exp.In) else None
+    return node.expressions if only is None or within is None else [only.this, within]
 
 
 def _named(resolver: Resolver, node: exp.Expr, name: str, arguments: list[exp.Expr]) -> Expression:

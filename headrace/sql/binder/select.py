@@ -29,7 +29,9 @@ from headrace.sql.binder.sequences import read_sequence
 from headrace.sql.binder.to_stream import OUTPUTS
 from headrace.sql.binder.top_n import BOUNDED, Ranking, bounded, is_unlimited, read_ranking
 from headrace.sql.binder.typed import conjuncts
+from headrace.sql.binder.window_functions import move_windows
 from headrace.sql.catalog import Relation
+from headrace.sql.parser.clauses import TIME, WINDOW
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -80,9 +82,11 @@ class Body:
 def select(env: Environment, node: exp.Select, translate: Translate) -> Relation:
     """The meaning of a SELECT: a stream if it only filters and projects one, else a relation."""
     check_read(node)
+    move_windows(node)
     source = read_sequence(env, node, translate) or read_from(env, node, translate)
     body = Body(env, node, read_select_list(node), source)
     _check_sessions(body)
+    _check_window_functions(body)
     plan = bounded(_topped(body, _grouped(body) if body.is_grouped else _plain(body)))
     if any(is_unlimited(item.input.plan) for item in body.source.scope.items) and is_unlimited(plan):
         fail(
@@ -107,6 +111,22 @@ def _check_sessions(body: Body) -> None:
             Code.SESSION,
             f"rows of a SESSION window cannot be {what}, only aggregated",
             body.source.place,
+            hint,
+        )
+
+
+def _check_window_functions(body: Body) -> None:
+    """Check that a window function is aggregated: in Flink its rows carry the bounds of each window."""
+    start = body.node.args.get("from_")
+    items = [start.this, *(each.this for each in body.node.args.get("joins") or ())] if start else []
+    called = next((each for each in items if TIME in each.meta), None)
+    if called is not None and (not body.is_grouped or len(items) > 1):
+        what = "joined" if len(items) > 1 else "shown row by row"
+        hint = "aggregate one stream, or write FROM s [RANGE 10 MINUTES SLIDE 5 MINUTES] for its rows"
+        fail(
+            Code.WINDOW,
+            f"rows of this window cannot be {what}, only aggregated",
+            called.meta[WINDOW].span,
             hint,
         )
 

@@ -14,6 +14,8 @@ GRANULARITY = "granularity"
 """The key in an aggregate's `meta` for its granularity clause."""
 WINDOW = "stream_window"
 """The key in a FROM item's `meta` for its window clause."""
+TIME = "time_column"
+"""The key in a FROM item's `meta` for the time column that its window names; it must be the stream's."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,15 @@ class CqlParser(DeclarationParser):
         """
         return None
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        """A `window(` that comes first is a function; sqlglot would read it as the clause WINDOW."""
+        ahead = [each.text.upper() for each in self._tokens[self._index + 1 : self._index + 3]]
+        if self._curr.token_type != TokenType.GROUP_BY or ahead != ["WINDOW", "("]:
+            return super()._parse_group(skip_group_by_token)
+        self._advance()
+        found: exp.Group = self.expression(exp.Group(expressions=self._parse_csv(self._parse_disjunction)))
+        return found
+
     def _parse_statement(self) -> exp.Expr | None:
         if not self._curr:
             return None

@@ -30,6 +30,7 @@ from headrace.sql.parser.clauses import (
     WindowClause,
 )
 from headrace.sql.parser.sequences import parse_sequence
+from headrace.sql.parser.window_functions import opens_window_function, parse_window_function
 from headrace.sql.place import Code, Span, fail, nearest
 from headrace.time.durations import UNITS, Parts, split
 
@@ -61,7 +62,10 @@ class WindowParser(SparkParser):
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         sequence = self._curr.text.upper() == "SEQ" and self._next.token_type == TokenType.L_PAREN
-        found = parse_sequence(self) if sequence else super()._parse_table(*args, **kwargs)
+        if opens_window_function(self):
+            found: exp.Expr | None = parse_window_function(self)
+        else:
+            found = parse_sequence(self) if sequence else super()._parse_table(*args, **kwargs)
         if isinstance(found, (exp.Table, exp.Subquery, Seq)):
             self._attach_window(found)
         return found

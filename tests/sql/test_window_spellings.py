@@ -1,0 +1,145 @@
+"""Windows in the words of Flink and Spark have the plans of CQL's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import SqlError
+from headrace.sql import query
+from headrace.testing.asking import ask
+
+STREAM = "CREATE STREAM s (k STRING, v BIGINT, ts TIMESTAMP) TIME ts; "
+TUMBLING = "s [RANGE 10 MINUTES SLIDE 10 MINUTES]"
+HOPPING = "s [RANGE 10 MINUTES SLIDE 5 MINUTES]"
+SAME = [
+    (
+        """SELECT k, window_start, window_end, count(*) AS n
+        FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+        GROUP BY k, window_start, window_end""",
+        f"SELECT k, window_start, window_end, count(*) AS n FROM {TUMBLING} GROUP BY k",
+    ),
+    (
+        """SELECT w.k, count(*) AS n
+        FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES)) AS w
+        WHERE w.v > 1 GROUP BY w.k, window_start""",
+        f"SELECT k, count(*) AS n FROM {HOPPING} WHERE v > 1 GROUP BY k, window_start",
+    ),
+    (
+        """SELECT k, count(*) AS n FROM TABLE(
+            SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES)) GROUP BY k, window_end""",
+        "SELECT k, count(*) AS n FROM s [SESSION 5 MINUTES] GROUP BY k, window_end",
+    ),
+    (
+        """SELECT k, v, count(*) AS n FROM TABLE(
+            SESSION(TABLE s PARTITION BY k, v, DESCRIPTOR(ts), INTERVAL '5' MINUTES)) GROUP BY k, v""",
+        "SELECT k, v, count(*) AS n FROM s [PARTITION BY k, v SESSION 5 MINUTES] GROUP BY k, v",
+    ),
+    (
+        "SELECT k, sum(v) AS n FROM TABLE(SESSION(TABLE s, DESCRIPTOR(ts), INTERVAL '5' MINUTES)) GROUP BY k",
+        "SELECT k, sum(v) AS n FROM s [PARTITION BY () SESSION 5 MINUTES] GROUP BY k",
+    ),
+    (
+        "SELECT count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
+        f"SELECT count(*) AS n FROM {TUMBLING}",
+    ),
+    (
+        """SELECT window.start, window.end, k, sum(v) AS n
+        FROM s GROUP BY window(ts, '10 minutes', '5 minutes'), k""",
+        f"""SELECT timestamp_micros(window_start) AS start, timestamp_micros(window_end) AS end, k,
+            sum(v) AS n FROM {HOPPING} GROUP BY k""",
+    ),
+    (
+        "SELECT k, window.start AS a FROM s GROUP BY k, window(s.ts, '10 minutes') HAVING count(*) > 1",
+        f"SELECT k, timestamp_micros(window_start) AS a FROM {TUMBLING} GROUP BY k HAVING count(*) > 1",
+    ),
+    (
+        "SELECT k, session_window.end AS e FROM s WHERE v > 1 GROUP BY session_window(ts, '5 minutes'), k",
+        "SELECT k, timestamp_micros(window_end) AS e FROM s [SESSION 5 MINUTES] WHERE v > 1 GROUP BY k",
+    ),
+    (
+        "SELECT window_start FROM s GROUP BY window(ts, INTERVAL '10' MINUTES)",
+        f"SELECT window_start FROM {TUMBLING} GROUP BY window_start",
+    ),
+    (
+        "SELECT count(*) AS n FROM (SELECT v, ts FROM s) GROUP BY window(ts, '1 hour 30 minutes')",
+        "SELECT count(*) AS n FROM (SELECT v, ts FROM s) [RANGE 90 MINUTES SLIDE 90 MINUTES]",
+    ),
+    (
+        "ISTREAM(SELECT max(v) AS m FROM s GROUP BY window(ts, '10 minutes'))",
+        f"ISTREAM(SELECT max(v) AS m FROM {TUMBLING})",
+    ),
+]
+
+
+@pytest.mark.parametrize(("familiar", "own"), SAME, ids=range(len(SAME)))
+def test_a_familiar_spelling_has_the_plan_of_our_own(familiar: str, own: str) -> None:
+    assert query(STREAM + familiar).plan == query(STREAM + own).plan
+
+
+def test_the_bounds_of_sparks_window_are_timestamps_at_any_resolution() -> None:
+    text = "SELECT window.start AS a, window.end AS b, count(*) AS n FROM s GROUP BY window(t, '5 seconds')"
+    stream = "CREATE STREAM s (t BIGINT, v BIGINT) TIME t; "
+    ((_, begin, end, count),) = ask(stream + text, s=[(7, 7, 1)])
+    assert (begin.timestamp(), end.timestamp(), count) == (5, 10, 1)
+
+
+OFFSET = "subtract the offset"
+REFUSED = [
+    # text, code, what the carets are under, a part of the hint
+    ("SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY))", "HR-Q020", None, "s [RANGE"),
+    ("SELECT count(*) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(v), INTERVAL '1' DAY))", "HR-Q061", "v", "ts"),
+    (
+        "SELECT 1 FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '2' DAYS))",
+        "HR-Q020",
+        "CUMULATE",
+        "SLIDE",
+    ),
+    (
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' HOUR))",
+        "HR-Q020",
+        "INTERVAL '1' HOUR",
+        OFFSET,
+    ),
+    ("SELECT 1 FROM TABLE(TUMBLE(DATA => TABLE s, SIZE => 1))", "HR-Q020", "DATA", "TUMBLE(TABLE s"),
+    ("SELECT 1 FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY))", "HR-Q020", "HOP", "slide"),
+    ("SELECT 1 FROM TABLE(TUMBLE(TABLE s, ts, INTERVAL '1' DAY))", "HR-Q020", "ts", "DESCRIPTOR"),
+    ("SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)", "HR-Q020", ")", "TUMBLE("),
+    (
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' DAY))",
+        "HR-Q020",
+        "k",
+        "GROUP BY",
+    ),
+    (
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) a JOIN s b ON a.k = b.k",
+        "HR-Q020",
+        None,
+        "one stream",
+    ),
+    ("SELECT 1 FROM s GROUP BY window(ts, '2 days', '1 day', '1 hour')", "HR-Q020", "'1 hour'", OFFSET),
+    ("SELECT 1 FROM s GROUP BY session_window(ts, '2 days', '1 day')", "HR-Q020", "'1 day'", ""),
+    ("SELECT 1 FROM s [NOW] GROUP BY window(ts, '1 day')", "HR-Q020", "window(ts, '1 day')", "remove"),
+    ("SELECT 1 FROM s a, s b GROUP BY window(a.ts, '1 day')", "HR-Q020", None, "FROM a [RANGE"),
+    ("SELECT 1 FROM s GROUP BY window(ts, '1 day'), window(ts, '2 days')", "HR-Q020", None, "two queries"),
+    ("SELECT 1 FROM s GROUP BY window(ts, 10)", "HR-Q021", "10", "'10 minutes'"),
+    ("SELECT 1 FROM s GROUP BY window(ts, '1 month')", "HR-Q021", "'1 month'", "vary"),
+    ("SELECT 1 FROM s GROUP BY window()", "HR-Q020", "window()", "'10 minutes'"),
+    ("SELECT 1 FROM s GROUP BY window(v + 1, '1 day')", "HR-Q020", None, "'10 minutes'"),
+    ("SELECT window, count(*) FROM s GROUP BY window(ts, '1 day')", "HR-Q011", "window", "window.start"),
+    (
+        "SELECT window_time FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY 1",
+        "HR-Q011",
+        "window_time",
+        "window_end - 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "marked", "hint"), REFUSED, ids=[text[:70] for text, *_ in REFUSED])
+def test_what_is_not_the_same_names_our_spelling(text: str, code: str, marked: str | None, hint: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        query(STREAM + "\n" + text)
+    assert caught.value.code == code, str(caught.value)
+    assert hint in caught.value.hint, str(caught.value)
+    quoted, carets = caught.value.excerpt.split("\n")
+    assert marked is None or quoted[carets.index("^") : len(carets)] == marked, str(caught.value)
