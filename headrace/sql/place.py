@@ -155,10 +155,10 @@ def span_of(place: Place) -> Span | None:
     return span_of(place.parent)
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint that names the most similar known name."""
+def nearest(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.5) -> str:
+    """A hint that names the most similar known name, if it is similar enough."""
     spelled = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
+    close = get_close_matches(name.lower(), spelled, n=1, cutoff=cutoff)
     return f"did you mean {spelled[close[0]]!r}?" if close else otherwise
 
 

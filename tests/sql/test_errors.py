@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.errors import HeadraceError, SqlError
@@ -267,6 +269,102 @@ CASES = [
     ),
     ("CREATE TABLE t (a INT) FROM items", Code.SYNTAX, "items", "FROM 'items.csv'"),
 ]
+MIGRATED = [
+    # text, code, what the carets are under, a part of the hint
+    ("SELECT item FROM bids EMIT CHANGES", Code.SYNTAX, "EMIT CHANGES", "ISTREAM"),
+    ("SELECT item FROM bids b GROUP BY item EMIT FINAL", Code.SYNTAX, "EMIT FINAL", "once"),
+    (
+        "SELECT count(*) FROM bids WINDOW TUMBLING (SIZE 1 HOUR) EMIT CHANGES",
+        Code.SYNTAX,
+        "WINDOW TUMBLING",
+        "s [RANGE 10 MINUTES SLIDE 10 MINUTES]",
+    ),
+    (
+        "SELECT 1 FROM bids WINDOW HOPPING (SIZE 2 HOURS, ADVANCE BY 1 HOUR) GROUP BY item",
+        Code.SYNTAX,
+        "WINDOW HOPPING",
+        "SLIDE 1 MINUTE",
+    ),
+    ("SELECT 1 FROM bids WINDOW SESSION (1 HOUR) GROUP BY item", Code.SYNTAX, "WINDOW SESSION", "[SESSION"),
+    (
+        "SELECT * FROM bids MATCH_RECOGNIZE (ORDER BY ts MEASURES A.price AS p PATTERN (A B+))",
+        Code.SYNTAX,
+        "MATCH_RECOGNIZE",
+        "SEQ(a, b)",
+    ),
+    (
+        "CREATE STREAM t (ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)",
+        Code.SYNTAX,
+        "WATERMARK FOR",
+        "TIME ts",
+    ),
+    ("CREATE STREAM t (a INT KEY) WITH (KAFKA_TOPIC = 'x')", Code.SYNTAX, "WITH (", "pipeline file"),
+    ("CREATE STREAM x AS SELECT item FROM bids", Code.SYNTAX, "AS", "CREATE VIEW"),
+    ("CREATE TABLE x AS SELECT item FROM bids", Code.SYNTAX, "AS", "CREATE VIEW"),
+    ("from bids select item insert into out", Code.SYNTAX, "insert into", "SELECT … FROM"),
+    ("SELECT now() FROM bids", Code.UNKNOWN_FUNCTION, "now()", "TIME INTERNAL"),
+    ("SELECT PROCTIME() FROM bids", Code.UNKNOWN_FUNCTION, "PROCTIME()", "TIME INTERNAL"),
+    ("SELECT current_timestamp FROM bids", Code.UNKNOWN_COLUMN, "current_timestamp", "TIME INTERNAL"),
+    ("SELECT rand() FROM bids", Code.UNKNOWN_FUNCTION, "rand()", "restart"),
+    ("SELECT frobnicate(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "expressions.md"),
+    ("SELECT explode(item) FROM bids", Code.UNKNOWN_FUNCTION, "explode(item)", "Spark"),
+    ("SELECT latest_by_offset(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "last(x)"),
+    ("SELECT TUMBLE_START(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "window_start"),
+    ("SELECT windowstart FROM bids", Code.UNKNOWN_COLUMN, "windowstart", "window_start"),
+    ("SELECT item FROM bids b JOIN items FOR SYSTEM_TIME AS OF b.ts i ON true", Code.NOT_CQL, None, "[NOW]"),
+    ("SELECT count(*) FROM bids [NOW] GROUP BY CUBE (item)", Code.NOT_CQL, None, "UNION ALL"),
+    ("SELECT count(*) FROM bids [NOW] GROUP BY GROUPING SETS ((item))", Code.NOT_CQL, None, "UNION ALL"),
+    ("SELECT listagg(item) WITHIN GROUP (ORDER BY item) FROM bids [NOW]", Code.NOT_CQL, None, "of time"),
+    ("SELECT item & 1 FROM bids", Code.NOT_CQL, "item & 1", "bits"),
+]
+INTERNALS = re.compile(
+    r"[A-Z][a-z]+[A-Z]|BRACKET|GROUPINGSETS|WITHINGROUP|BITWISE|JSONEXTRACT|Token|<class|Expecting"
+)
+"""Names of parser classes: none of our messages needs such a word."""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "marked", "hint"), MIGRATED, ids=[text[:60] for text, *_ in MIGRATED]
+)
+def test_a_text_of_another_system_gets_a_hint_with_our_spelling(
+    text: str, code: Code, marked: str | None, hint: str
+) -> None:
+    test_an_error_has_a_code_a_place_and_a_hint(text, code, marked, hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [text for text, *_ in CASES + MIGRATED]
+    + [
+        "SELECT item[0] FROM bids",
+        "SELECT ARRAY[1] FROM bids",
+        "SELECT item -> 'a' FROM bids",
+        "SELECT item ->> 'a' FROM bids",
+        "SELECT item << 1 FROM bids",
+        "SELECT ~item FROM bids",
+        "SELECT :x FROM bids",
+        "SELECT item FROM bids WHERE price > ALL (SELECT 1 FROM items)",
+        "SELECT * FROM bids CROSS JOIN UNNEST(x) AS t (y)",
+        "SELECT * FROM bids, LATERAL (SELECT 1)",
+        "SELECT TOP 3 item FROM bids",
+        "SELECT CEIL(price TO DAY) FROM bids",
+        "SELECT item AT TIME ZONE 'UTC' FROM bids",
+        "SELECT CASE WHEN item END FROM bids",
+        "SELECT item FROM bids WHERE item =",
+        "SELECT count(*) FROM bids GROUP BY",
+    ],
+)
+def test_no_error_names_the_insides_of_the_parser(text: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        query(text, STREAMS)
+    assert not INTERNALS.search(caught.value.message), caught.value.message
+
+
+def test_words_of_another_system_in_quotes_or_in_a_valid_query_are_no_error() -> None:
+    text = "SELECT item AS emit, 'WATERMARK FOR' AS changes FROM bids"
+    assert query(text, STREAMS).schema.names == ["emit", "changes"]
+
+
 ELSEWHERE = {
     Code.TOO_DEEP,
     Code.TIME_DOMAINS,

@@ -83,7 +83,7 @@ def read_item(env: Environment, node: exp.Expr, translate: Translate) -> Item:
     """One FROM item."""
     rule = ITEMS.get(type(node))
     if rule is None:
-        name = type(node).__name__.upper()
+        name = REFUSED.get(type(node), "this")
         fail(
             Code.NOT_CQL,
             f"{name} is not allowed in FROM",
@@ -115,6 +115,13 @@ def _subquery(env: Environment, node: exp.Subquery, translate: Translate) -> tup
 ITEMS: Final[dict[type[exp.Expr], Callable[[Environment, Any, Translate], tuple[str, Relation]]]] = {
     exp.Table: _table,
     exp.Subquery: _subquery,
+}
+
+
+REFUSED: Final[dict[type[exp.Expr], str]] = {
+    exp.Unnest: "UNNEST",
+    exp.Lateral: "LATERAL",
+    exp.Values: "VALUES",
 }
 
 

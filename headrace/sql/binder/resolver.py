@@ -25,6 +25,9 @@ ABSENT = {
     "window": "a window is not a value; write window.start and window.end",
     "session_window": "a window is not a value; write session_window.start and session_window.end",
     "window_time": "write window_end - 1, the last tick of the window",
+    "windowstart": "write window_start",
+    "windowend": "write window_end",
+    "rowtime": "write the time column of the stream",
     "proctime": "declare the stream with TIME INTERNAL, which stamps rows when they arrive",
 } | dict.fromkeys(("current_timestamp", "current_date", "current_time", "localtimestamp"), NO_CLOCK)
 """What to write for columns that other systems have."""

@@ -34,7 +34,7 @@ from headrace.expressions import (
 from headrace.expressions.functions.rule import UserFunction
 from headrace.sql.binder.aggregate_names import AGGREGATES, MORE
 from headrace.sql.binder.quality_columns import WORST, is_quality
-from headrace.sql.binder.resolver import Resolver
+from headrace.sql.binder.resolver import NO_CLOCK, Resolver
 from headrace.sql.binder.types import arrow_type
 from headrace.sql.catalog import MICROSECONDS
 from headrace.sql.definitions import USER, is_aggregate
@@ -155,7 +155,7 @@ def build(resolver: Resolver, node: exp.Expr) -> Expression:
     """Build the expression for `node`, and remember its place in the text."""
     rule = SCALARS.get(type(node))
     if rule is None:
-        name, hint = REFUSED.get(type(node), (type(node).__name__.upper(), ""))
+        name, hint = REFUSED.get(type(node), ("this", ""))
         fail(Code.NOT_CQL, f"{name} is not allowed in an expression", node, hint)
     if type(node) in READ:
         check_read(node)
@@ -284,9 +284,47 @@ def _placed(node: exp.Anonymous) -> list[exp.Expr]:
 def _named(resolver: Resolver, node: exp.Expr, name: str, arguments: list[exp.Expr]) -> Expression:
     """A call of a built-in function."""
     if name.lower() not in FUNCTIONS:
-        hint = nearest(name, [*FUNCTIONS, *AGGREGATES, *MORE, *WORST])
+        known = nearest(name, [*FUNCTIONS, *AGGREGATES, *MORE, *WORST], ALL, cutoff=0.75)
+        hint = ELSEWHERE.get(name.lower(), known)
         fail(Code.UNKNOWN_FUNCTION, f"the function {name.lower()!r} does not exist", node, hint)
     return Function(name.lower(), tuple(build(resolver, each) for each in arguments))
+
+
+ALL: Final = "docs/cql/expressions.md lists the functions; you can also write your own"
+IN_FROM: Final = (
+    "write the window on the stream, FROM s [RANGE 10 MINUTES SLIDE 5 MINUTES], and use window_start"
+)
+IN_GROUP: Final = "write it in GROUP BY; window.start and window.end are its bounds"
+NO_PARTS: Final = (
+    "arrays, maps, structs and JSON cannot be taken apart or built here: "
+    "write a function of your own, or on Spark compute the column before"
+)
+NO_CHANCE: Final = "an expression must give the same value again after a restart; add a column to the stream"
+ELSEWHERE: Final = {
+    **dict.fromkeys(("now", "current_timestamp", "current_date", "localtimestamp", "proctime"), NO_CLOCK),
+    **dict.fromkeys(("unix_timestamp", "curdate", "current_time", "sysdate"), NO_CLOCK),
+    **dict.fromkeys(("rand", "random", "randn", "uuid", "monotonically_increasing_id"), NO_CHANCE),
+    **dict.fromkeys(("tumble", "hop", "session", "tumble_start", "tumble_end", "tumble_rowtime"), IN_FROM),
+    **dict.fromkeys(("hop_start", "hop_end", "session_start", "session_end"), IN_FROM),
+    **dict.fromkeys(("window", "session_window"), IN_GROUP),
+    **dict.fromkeys(("explode", "posexplode", "inline", "unnest", "flatten", "from_json"), NO_PARTS),
+    **dict.fromkeys(("get_json_object", "json_value", "to_json", "struct", "named_struct"), NO_PARTS),
+    **dict.fromkeys(("array", "map", "transform", "element_at", "size", "extractjsonfield"), NO_PARTS),
+    **dict.fromkeys(("approx_percentile", "percentile_approx"), "write percentile(x, 0.5), which is exact"),
+    **dict.fromkeys(("percentile_cont", "quantile"), "write percentile(x, 0.5)"),
+    "latest_by_offset": "write last(x)",
+    "earliest_by_offset": "write first(x)",
+    "topk": "write ORDER BY x DESC LIMIT 3, or QUALIFY ROW_NUMBER() OVER (… ORDER BY x DESC) <= 3",
+    "iff": "write if(condition, x, y)",
+    "isnull": "write x IS NULL",
+    "isnotnull": "write x IS NOT NULL",
+    "regexp_replace": "write replace(x, 'old', 'new') or regexp_extract(x, 'pattern', 1)",
+    "timestampdiff": "write unix_seconds(a) - unix_seconds(b)",
+    "timestampadd": "write ts + INTERVAL 10 SECONDS",
+    "watermark": "how late rows may be is not part of a query: set disorder in the pipeline file",
+    "split_index": "write split_part(s, d, i + 1)",
+}
+"""What to write for functions of Flink, Spark and ksqlDB that CQL does not have."""
 
 
 def _filter(resolver: Resolver, node: exp.Filter) -> Expression:
@@ -336,6 +374,8 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.Filter: _filter,
     exp.Window: lambda resolver, node: resolver.over(node),
 }
+BITS: Final = "bits are not supported; write a function of your own"
+LEVELS: Final = "write one query per level and combine them with UNION ALL"
 REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Star: ("*", "name the columns, or write count(*)"),
     exp.Subquery: ("a query", "move it to FROM and join with it"),
@@ -345,5 +385,27 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Distinct: ("DISTINCT", "write it after SELECT, or inside count(DISTINCT x)"),
     exp.Alias: ("AS", "only columns of SELECT can have an alias"),
     exp.Tuple: ("a list of values", "use it only with IN: x IN (1, 2)"),
+    exp.Bracket: ("an element of an array or map", NO_PARTS),
+    exp.Array: ("ARRAY", NO_PARTS),
+    exp.Struct: ("STRUCT", NO_PARTS),
+    exp.Dot: ("a field of a struct", NO_PARTS),
+    exp.JSONExtract: ("->", NO_PARTS),
+    exp.JSONExtractScalar: ("->>", NO_PARTS),
+    exp.Lambda: ("->", NO_PARTS),
+    exp.BitwiseAnd: ("&", BITS),
+    exp.BitwiseOr: ("|", BITS),
+    exp.BitwiseXor: ("^", "write power(x, y) for a power; bits are not supported"),
+    exp.BitwiseNot: ("~", BITS),
+    exp.BitwiseLeftShift: ("<<", BITS),
+    exp.BitwiseRightShift: (">>", BITS),
+    exp.WithinGroup: ("WITHIN GROUP", "write percentile(x, 0.5), or listagg(x, ', ') in order of time"),
+    exp.GroupingSets: ("GROUPING SETS", LEVELS),
+    exp.Cube: ("CUBE", LEVELS),
+    exp.Rollup: ("ROLLUP", LEVELS),
+    exp.All: ("ALL with a query", "join with the other stream"),
+    exp.Any: ("ANY with a query", "join with the other stream"),
+    exp.Placeholder: ("a parameter", "write the value, or format the text in Python"),
+    exp.Parameter: ("a parameter", "write the value, or format the text in Python"),
+    exp.AtTimeZone: ("AT TIME ZONE", "times are in UTC; add an INTERVAL, or use a column in that zone"),
     exp.RegexpLike: ("RLIKE", "use LIKE, contains or starts_with"),
 }

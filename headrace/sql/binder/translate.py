@@ -30,7 +30,7 @@ def translate(env: Environment, node: exp.Expr) -> Relation:
     recognise(node, env.catalog.definitions)
     rule = QUERIES.get(type(node))
     if rule is None:
-        name, hint = REFUSED.get(type(node), (type(node).__name__.upper(), ""))
+        name, hint = REFUSED.get(type(node), ("this kind of query", ""))
         fail(Code.NOT_CQL, f"CQL does not support {name}", node, hint or "a query starts with SELECT")
     if type(node) in READ:
         check_read(node)

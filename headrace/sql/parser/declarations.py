@@ -44,7 +44,8 @@ class DeclarationParser(WindowParser):
     def _expect(self, token: TokenType, sign: str) -> None:
         """Consume a token or raise an error."""
         if not self._match(token):
-            fail(Code.SYNTAX, f"expected {sign}", self._curr or self._prev)
+            hint = "write CREATE VIEW name AS SELECT …" if self._curr.token_type == TokenType.ALIAS else ""
+            fail(Code.SYNTAX, f"expected {sign}", self._curr or self._prev, hint)
 
     def _parse_stream_declaration(self, replace: bool) -> StreamDeclaration:
         name = self._parse_name("a stream")

@@ -10,6 +10,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from headrace.sql.parser.clauses import ToStream
 from headrace.sql.parser.dialect import Cql, CqlParser
+from headrace.sql.parser.migrating import phrase_in
 from headrace.sql.place import Code, Fault, Span, fail
 
 
@@ -21,26 +22,45 @@ def parse(text: str) -> list[exp.Expr]:
 
 def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
     """Apply `rule` of the parser to each part of `text`; parts end with a semicolon."""
-    dialect = Cql()
+    dialect, tokens = Cql(), []
     try:
         tokens = dialect.tokenize(text)
         return dialect.parser(error_level=ErrorLevel.IMMEDIATE)._parse(rule, tokens, text)
-    except (Fault, RecursionError):
+    except RecursionError:
+        raise
+    except Fault as fault:
+        if fault.code in (Code.SYNTAX, Code.UNKNOWN_TYPE) and (phrase := phrase_in(tokens)) is not None:
+            fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
         raise
     except ParseError as error:
+        phrase = phrase_in(tokens)
+        if phrase is not None:
+            fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
         fail(Code.SYNTAX, _description(error), _place(error, text))
     except TokenError as error:
         at = Span(error.end - 1, error.end) if error.end else None
         fail(Code.SYNTAX, "the text cannot be parsed from here on", at, "is a quote or comment left open?")
-    except Exception as error:
+    except Exception:
         # On some invalid texts sqlglot fails with an arbitrary Python exception.
-        fail(Code.SYNTAX, f"this is not valid SQL ({type(error).__name__} while parsing)")
+        fail(Code.SYNTAX, "this is not valid SQL")
 
 
 def _description(error: ParseError) -> str:
-    """The first line of sqlglot's message."""
+    """What sqlglot says, in our words; names of its classes are left out."""
     said = str(error.errors[0].get("description") or "") if error.errors else ""
-    return said.split("\n")[0].split(" but got <")[0].rstrip(".") or "this is not valid SQL"
+    first = said.split("\n")[0].split(" but got <")[0].rstrip(".")
+    for begin, ours in SAID.items():
+        if first.startswith(begin):
+            return ours + first[len(begin) :] if ours.endswith(" ") else ours
+    return "this is not valid SQL" if not first or "<" in first or "Token" in first else first
+
+
+SAID: Final = {
+    "Invalid expression": "this is not expected here",
+    "Required argument": "something is missing here",
+    "Expecting ": "expected ",
+}
+"""How messages of sqlglot begin, and what we say; a text that ends with a space keeps the rest."""
 
 
 def _place(error: ParseError, text: str) -> Span | None:
@@ -111,6 +131,17 @@ CLAUSES: Final[dict[str, tuple[str, str]]] = {
     "rollup": ("ROLLUP", "write one query per level and combine them with UNION ALL"),
     "cube": ("CUBE", "write one query per level and combine them with UNION ALL"),
     "grouping_sets": ("GROUPING SETS", "write one query per level and combine them with UNION ALL"),
+    "version": (
+        "FOR SYSTEM_TIME AS OF",
+        "join each row with the newest of each key: FROM a [NOW] JOIN b [PARTITION BY k ROWS 1] ON a.k = b.k",
+    ),
+    "match": ("MATCH_RECOGNIZE", "write the steps with SEQ: FROM SEQ(a, b) CHRONICLE PARTITION BY k"),
+    "using": ("USING", "write ON a.k = b.k"),
+    "into": ("INTO", "where answers go is set in the pipeline file"),
+    "hint": ("hints", "remove it"),
+    "alias": ("a named window in OVER", "put the window on the FROM item: FROM s [ROWS 10]"),
+    "cluster": ("CLUSTER BY", "answers come in order of time"),
+    "distribute": ("DISTRIBUTE BY", "the planner finds the partition key"),
     "on": ("DISTINCT ON", "[PARTITION BY k ROWS 1] keeps the newest row of each k"),
 }
 
@@ -125,6 +156,6 @@ def check_read(node: exp.Expr) -> None:
 
 def refuse_part(node: exp.Expr, key: str, value: object) -> NoReturn:
     """Raise the error for a part that CQL does not support."""
-    name, hint = CLAUSES.get(key, (key.strip("_").replace("_", " ").upper(), ""))
+    name, hint = CLAUSES.get(key, ("this", ""))
     first = value[0] if isinstance(value, list) and value else value
     fail(Code.NOT_CQL, f"CQL does not support {name}", first if isinstance(first, exp.Expr) else node, hint)
