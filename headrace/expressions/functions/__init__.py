@@ -36,7 +36,6 @@ ALIASES: Final = {
     "date_diff": "datediff",
     "dateadd": "date_add",
     "position": "locate",
-    "charindex": "locate",
     "character_length": "length",
     "sha": "sha1",
     "btrim": "trim",
