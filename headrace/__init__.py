@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine import Engine, Snapshot
     from headrace.errors import HeadraceError
     from headrace.expressions import col, lit
+    from headrace.frames import Result, sql
     from headrace.graph.admission import Rules
     from headrace.plan.nodes.core import TimeKind
     from headrace.sql import Catalog, StreamDef, TableDef, declare
@@ -36,6 +37,7 @@ _HOMES = {
     "HeadraceError": "headrace.errors",
     "HeartbeatGenerator": "headrace.time.heartbeat",
     "Query": "headrace.sql",
+    "Result": "headrace.frames",
     "Rules": "headrace.graph.admission",
     "SkewMatrix": "headrace.time.skew",
     "Snapshot": "headrace.engine",
@@ -54,6 +56,9 @@ _HOMES = {
     "table": "headrace.builder",
 }
 
+_PACKAGES = ("spark", "sql")
+"""Packages that are part of the face. `headrace.sql` can be called: see `headrace/sql/__init__.py`."""
+
 __all__ = [
     "Bounds",
     "Catalog",
@@ -61,6 +66,7 @@ __all__ = [
     "HeadraceError",
     "HeartbeatGenerator",
     "Query",
+    "Result",
     "Rules",
     "SkewMatrix",
     "Snapshot",
@@ -76,14 +82,15 @@ __all__ = [
     "register_aggregate",
     "register_function",
     "spark",
+    "sql",
     "stream",
     "table",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "spark":
-        return importlib.import_module("headrace.spark")
+    if name in _PACKAGES:
+        return importlib.import_module(f"headrace.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
