@@ -36,6 +36,7 @@ from headrace.expressions import (
     UserFunctionCall,
 )
 from headrace.expressions.bound import Bound
+from headrace.expressions.expression import comparing
 from headrace.expressions.literals import text
 from headrace.expressions.literals import text as quoted
 from headrace.expressions.scope import Scope
@@ -117,6 +118,7 @@ PLAIN: Final[dict[type, Callable[[Any], str]]] = {
 """Values of any other type are written as text in a CAST."""
 
 
+@comparing
 @dataclass(frozen=True)
 class Text(Expression):
     """CQL text inside an expression built in Python; only a query can resolve it."""
@@ -144,6 +146,12 @@ def piece(of: object, what: str = "an expression", *, may_name: bool = False) ->
     """A fragment of a query from what the user passed, either text or a Python expression."""
     if isinstance(of, Expression):
         return expression(spelled(of), what)
+    if isinstance(of, bool):
+        raise SqlError(
+            Code.SYNTAX,
+            f"{what} must be text or an expression, not {of}",
+            hint='== between two columns compares them in Python: write col("a").eq(col("b"))',
+        )
     return expression(of, what, may_name=may_name)
 
 

@@ -16,6 +16,7 @@ from headrace.engine.loop import Loop, check_instant
 from headrace.engine.memory import Memory
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.optimizer import Optimizer
+from headrace.engine.pushing import rows_for, times_for
 from headrace.engine.quality import QualityOfService
 from headrace.engine.scheduling import Scheduling
 from headrace.engine.snapshot import (
@@ -164,20 +165,27 @@ class Engine:
     def push(
         self,
         stream: str,
-        data: pa.RecordBatch,
+        data: object,
         times: ArrayLike | pa.Array | None = None,
         *,
         now: int | None = None,
         learn: bool = True,
     ) -> Batch:
-        """Put rows into a stream, arriving at `now`; external streams need their times. Nothing runs yet.
+        """Put rows into a stream, arriving at `now`. Nothing runs yet.
+
+        `data` is a record batch with exactly the columns of the stream, or anything that holds a table (an
+        Arrow table, a DataFrame, a list of dicts, a dict of lists), whose columns are matched by name and
+        cast. Rows of an external stream need `times`, unless the stream declares a time column that holds
+        ticks: timestamps, or integers if times are sequence numbers.
 
         Returns the rows that went in. Push all rows of an instant before you run it: the heartbeats that
         these rows prove hold for later rows. If it depends on other rows of the instant whether a row is
         late, as for sessions under `admit`, rows wait until the instant runs, and all that may go in are
         returned. With `learn=False` bounds do not learn from these rows; call `streams.observe` for that.
         """
-        return self.streams.take(stream, data, times, now, learn)
+        source = self.graph.source(stream)
+        rows = rows_for(source, data)
+        return self.streams.take(stream, rows, times_for(source, rows, times), now, learn)
 
     def advance(self, now: int) -> None:
         """Set the wall clock to `now` (never back), make the periodic ETS that are due, and run."""

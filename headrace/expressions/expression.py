@@ -1,8 +1,8 @@
 """The base class of expressions, and the operators that build larger ones.
 
-`==` is **structural equality**, because equal sub-plans are shared; SQL equality is `.eq(x)` and `.ne(x)`.
-The other operators build expressions, and Python operands become literals: `(col("v") * 2 < 95) &
-~col("k").is_null()`.
+Operators build expressions, and Python operands become literals: `(col("v") * 2 < 95) & (col("k") == "a")`.
+Between two expressions `==` and `!=` are **structural equality** in Python, because equal sub-plans are
+shared and expressions are keys of dicts and sets; SQL equality of two expressions is `.eq(x)` and `.ne(x)`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import date
+from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -30,6 +32,21 @@ Node = TypeVar("Node", bound="type[Expression]")
 def node(of: Node) -> Node:
     """Add a node class to the table."""
     NODES[of.__name__] = of
+    return comparing(of)
+
+
+VALUES: Final = (bool, int, float, str, bytes, Decimal, date)
+"""Python values that an expression is compared with by `==` and `!=`; a datetime is a date too."""
+
+
+def comparing(of: Node) -> Node:
+    """Let `==` with a Python value build a comparison; with an expression, nothing changes."""
+    same = of.__eq__
+
+    def __eq__(self: Expression, other: object) -> Any:
+        return self.eq(other) if isinstance(other, VALUES) else same(self, other)
+
+    of.__eq__ = __eq__  # type: ignore[method-assign, assignment]
     return of
 
 
@@ -98,6 +115,9 @@ class Expression:
             place=str(self),
             hint="combine conditions with & | ~ instead of and, or, not",
         )
+
+    def __ne__(self, other: object) -> Any:
+        return self.ne(other) if isinstance(other, VALUES) else not self == other
 
     def eq(self, other: object) -> Expression:
         """SQL `=`."""

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import stream
-from headrace.builder.expressions import type_name
+from headrace.builder.expressions import expr, type_name
+from headrace.errors import ExpressionError, SqlError
 from headrace.expressions import Expression, In, Literal, col, evaluate, lit
 from headrace.plan.nodes.core import Project
 from headrace.sql.binder.types import TYPES
@@ -46,3 +47,34 @@ def test_any_text_can_be_a_constant(value: str) -> None:
 def test_types_are_read_as_they_are_written() -> None:
     for of in {*TYPES.values(), pa.decimal128(9, 2)}:
         assert s.select(x=Literal(None, of)).schema.field("x").type == of, type_name(of)
+
+
+def test_equality_with_a_value_is_a_comparison() -> None:
+    assert str(col("item") == "lamp") == str(col("item").eq("lamp"))
+    assert str(col("item") != "lamp") == str(col("item").ne("lamp"))
+    assert str("lamp" == col("item")) == str(col("item").eq("lamp"))  # noqa: SIM300
+    assert str(expr("price * 2") == 3) == str(expr("price * 2").eq(3))
+
+
+def test_equality_of_expressions_is_structural_so_that_they_are_keys() -> None:
+    assert col("a") == col("a")
+    assert col("a") != col("b")
+    assert col("a") != None  # noqa: E711
+    assert col("b") in [col("a"), col("b")]
+    assert {col("a"): 1}[col("a")] == 1
+    assert lit(1) == lit(1)
+    assert lit(1) != lit(1.0)
+    with pytest.raises(ExpressionError, match="HR-E010"):
+        bool(col("a") == 1)
+
+
+def test_a_comparison_of_two_columns_by_python_names_the_remedy() -> None:
+    with pytest.raises(SqlError, match="HR-Q001") as caught:
+        stream("s", pa.schema([("a", pa.int64()), ("b", pa.int64())])).where(col("a") == col("b"))
+    assert 'col("a").eq' in caught.value.hint
+
+
+def test_equality_works_in_a_query() -> None:
+    s = stream("s", pa.schema([("item", pa.string()), ("price", pa.float64())]))
+    built = s.where((col("item") == "lamp") & (col("price") != 2.0)).select("item")
+    assert built.schema.names == ["item"]

@@ -78,7 +78,9 @@ def rows(*values: int) -> pa.RecordBatch:
 
 
 CALLS: dict[str, tuple[str, Callable[[Engine], Any]]] = {
-    "a table": ("HR-I009", lambda e: e.push("s", pa.Table.from_batches([rows(1)]), [1])),
+    "not rows": ("HR-I075", lambda e: e.push("s", 7, [1])),
+    "a table without a column": ("HR-I003", lambda e: e.push("s", pa.table({"k": ["a"]}), [1])),
+    "a table with another type": ("HR-I003", lambda e: e.push("s", [{"k": "a", "v": "x"}], [1])),
     "times in two dimensions": ("HR-I007", lambda e: e.push("s", rows(1), [[1]])),
     "one time for all": ("HR-I007", lambda e: e.push("s", rows(1), 1)),
     "times beyond int64": ("HR-I007", lambda e: e.push("s", rows(1), np.array([2**64 - 1], np.uint64))),
