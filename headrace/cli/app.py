@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from headrace import __version__
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -26,12 +28,30 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The pipeline file.")]
+HERE: Final = Path("pipeline.toml")
+"""The pipeline file of commands that are called without one."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def main() -> None:
     """The entry point of `headrace`."""
     app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"headrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Streaming SQL over late, skewed, bursty or idle streams."""
 
 
 def _saying(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,17 +81,27 @@ def _fail(error: HeadraceError, as_json: bool) -> NoReturn:
 @_saying
 def init(
     directory: Annotated[Path, typer.Argument(help="Where to write; created if it does not exist.")] = Path(),
+    data: Annotated[
+        Path | None, typer.Option("--from", help="A file whose columns and time are inferred.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="With --from: the time column.")] = None,
 ) -> None:
-    """Write a commented pipeline that is ready to run."""
-    from headrace.cli.init import write
+    """Write a commented pipeline that is ready to run, with generated rows or for a file."""
+    from headrace.cli.init import TEXT, write
 
-    path = write(directory)
+    if data is None:
+        text = TEXT
+    else:
+        from headrace.cli.infer import pipeline_text
+
+        text = pipeline_text(data, directory, time)
+    path = write(directory, text)
     print(f"wrote {path}; run it with: headrace run {path}")
 
 
 @app.command()
 @_saying
-def check(pipeline: File, as_json: Json = False) -> None:
+def check(pipeline: File = HERE, as_json: Json = False) -> None:
     """Check a pipeline file without running it, and show its streams and queries."""
     from headrace.cli.check import describe, summary
     from headrace.pipeline import load
@@ -83,7 +113,7 @@ def check(pipeline: File, as_json: Json = False) -> None:
 @app.command()
 @_saying
 def run(
-    pipeline: File,
+    pipeline: File = HERE,
     runtime: Annotated[str | None, typer.Option(help="embedded or spark; default: as the file says.")] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -133,7 +163,7 @@ def explain(
 
 @app.command()
 @_saying
-def why(pipeline: File, as_json: Json = False) -> None:
+def why(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show why each query of a pipeline waits: the stream, since when, and what would release it."""
     from headrace.cli.status import read
     from headrace.runtimes.why import Why
@@ -144,7 +174,7 @@ def why(pipeline: File, as_json: Json = False) -> None:
 
 @app.command()
 @_saying
-def status(pipeline: File, as_json: Json = False) -> None:
+def status(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show the newest status of a pipeline: streams, queries, memory."""
     from headrace.cli.status import read
     from headrace.cli.view import print_table
@@ -159,7 +189,7 @@ def status(pipeline: File, as_json: Json = False) -> None:
 @app.command()
 @_saying
 def top(
-    pipeline: File,
+    pipeline: File = HERE,
     once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
 ) -> None:
     """Watch a running pipeline from another terminal."""
@@ -168,12 +198,43 @@ def top(
     watch(pipeline, once)
 
 
-query_app = typer.Typer(no_args_is_help=True, help="Add, remove and list the queries of a pipeline.")
+class QueryGroup(TyperGroup):
+    """`headrace query`: what follows is a command or, if it has several words, the text of a query."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        is_text = bool(args) and (args[0] == "-" or len(args[0].split()) > 1)
+        return super().resolve_command(ctx, ["ask", *args] if is_text else args)
+
+
+query_app = typer.Typer(
+    cls=QueryGroup,
+    no_args_is_help=True,
+    help='Answer a query over files: headrace query "SELECT …" FILE. '
+    "Or add, remove and list the queries of a pipeline.",
+)
 app.add_typer(query_app, name="query")
 control_app = typer.Typer(
     no_args_is_help=True, help="Change a pipeline while it runs, or before its next run."
 )
 app.add_typer(control_app, name="control")
+
+
+@query_app.command("ask")
+@_saying
+def query_ask(
+    text: Annotated[str, typer.Argument(help="The text of the query; - reads it from standard input.")],
+    files: Annotated[list[str], typer.Argument(help="FILE or NAME=FILE: CSV, JSON lines, Parquet or Arrow.")],
+    time: Annotated[
+        list[str] | None,
+        typer.Option(help="The time column: COLUMN, or NAME=COLUMN for each file. Default: the only one."),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="How many rows to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON lines.")] = False,
+) -> None:
+    """Answer a query over files; the word ask may be left out."""
+    from headrace.cli.ask import ask
+
+    print(ask(text, files, time or (), rows, as_json))
 
 
 @query_app.command("add")

@@ -42,7 +42,7 @@ rejected = "rejected.jsonl"
 '''
 
 
-def write(directory: Path) -> Path:
+def write(directory: Path, text: str = TEXT) -> Path:
     """Write the pipeline file; an existing one is not overwritten."""
     path = directory / "pipeline.toml"
     if path.exists():
@@ -50,5 +50,5 @@ def write(directory: Path) -> Path:
             "HR-F021", "the file already exists", place=str(path), hint="choose another directory"
         )
     directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(TEXT)
+    path.write_text(text)
     return path

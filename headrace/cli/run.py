@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.live import Live
 
+from headrace.cli.outcome import first_answers
 from headrace.cli.status import write_status
 from headrace.cli.view import apart, as_line, as_table, ended, last_words, unused
 from headrace.errors import PipelineError, SparkError
@@ -69,7 +70,10 @@ def _embedded(pipeline: Pipeline, as_json: bool, quiet: bool, restart: Restart) 
 
         result = runner.run(on_progress=told)
     said = _said_first(pipeline, as_json, quiet)
-    print(last_words(result.progress, as_json, said), file=sys.stderr if _prints(pipeline) else sys.stdout)
+    words = last_words(result.progress, as_json, said)
+    if not (as_json or quiet):
+        words = "\n".join([words, *first_answers(pipeline, runner.outputs)])
+    print(words, file=sys.stderr if _prints(pipeline) else sys.stdout)
     return ended(unused(result.progress), as_json)
 
 

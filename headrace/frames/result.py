@@ -83,22 +83,22 @@ class Result:
 
     def as_text(self, rows: int = SHOWN) -> str:
         """What `show` prints."""
-        return "\n".join([text_table(self.table.slice(0, max(rows, 0))), self._account(rows)])
+        return "\n".join([text_table(self.table.slice(0, max(rows, 0))), self.account(rows)])
 
     def __repr__(self) -> str:
         return self.as_text()
 
     def _repr_html_(self) -> str:
         """A table of the first rows, as a notebook shows it."""
-        return f"<div>{html_table(self.table.slice(0, SHOWN))}<p>{escape(self._account(SHOWN))}</p></div>"
+        return f"<div>{html_table(self.table.slice(0, SHOWN))}<p>{escape(self.account(SHOWN))}</p></div>"
 
-    def _account(self, shown: int) -> str:
+    def account(self, shown: int = SHOWN) -> str:
         """The number of rows, and what was left out."""
         total = len(self)
         said = [f"{total:,} row{'' if total == 1 else 's'}" + (f", {shown:,} shown" if total > shown else "")]
         for what, left_out in (("late", self.late), ("rejected", self.rejected)):
             if left_out.num_rows:
-                said.append(f"{left_out.num_rows:,} {what} (see .{what})")
+                said.append(f"{left_out.num_rows:,} {what}")
         return "; ".join(said)
 
 

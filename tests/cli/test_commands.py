@@ -55,7 +55,7 @@ def test_check_says_what_is_wrong_with_its_line(tmp_path: Path) -> None:
 
 
 def test_wrong_usage_is_another_code(tmp_path: Path) -> None:
-    assert headrace("run").exit_code == 2
+    assert headrace("replay").exit_code == 2
     assert headrace("run", tmp_path / "none.toml").exit_code == 1
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 
@@ -18,6 +19,9 @@ from headrace.flow.batch import Batch
 from headrace.schema import Schema
 from headrace.time.clock import seconds
 from headrace.time.punctuation import Late, Rejected
+
+FIRST: Final = 5
+"""How many results of a query are kept to be shown at the end of a run."""
 
 
 @dataclass
@@ -33,6 +37,8 @@ class QueryOutputs:
     time: str | None = None
     is_timestamp: bool = True
     rows: int = 0
+    first: list[pa.RecordBatch] = field(default_factory=list)
+    """The first results of this run, at most `FIRST` rows, to show them."""
 
     def parts(self) -> dict[str, tuple[Sink, Schema]]:
         """Each output by name, with its columns."""
@@ -52,8 +58,12 @@ class QueryOutputs:
         """Write results."""
         for batch in batches:
             if len(batch):
-                self.sink.write(self._answers(batch))
+                rows = self._answers(batch)
+                self.sink.write(rows)
                 self.rows += len(batch)
+                room = FIRST - sum(each.num_rows for each in self.first)
+                if room > 0:
+                    self.first.append(rows.slice(0, room))
 
     def _answers(self, batch: Batch) -> pa.RecordBatch:
         """The rows of a batch, with their time as the last column if the sink asks for it."""
