@@ -83,6 +83,14 @@ def test_example_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     exec(code, {"__name__": "__example__"})
 
 
+def test_the_readme_shows_what_its_first_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = blocks(ROOT / "README.md", (ROOT / "README.md").read_text())[:2]
+    assert runnable(first)
+    assert len(first.text.splitlines()) <= 12
+    exec(compile(first.text, "README.md", "exec"), {"__name__": "__example__"})
+    assert capsys.readouterr().out == second.text
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
