@@ -234,7 +234,9 @@ def query_ask(
     """Answer a query over files; the word ask may be left out."""
     from headrace.cli.ask import ask
 
-    print(ask(text, files, time or (), rows, as_json))
+    said = ask(text, files, time or (), rows, as_json)
+    if said:
+        print(said)
 
 
 @query_app.command("add")

@@ -26,6 +26,7 @@ class _Callable(ModuleType):
     """This package, which can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The answer of a query over tables: `help(headrace.frames.sql)`."""
         return importlib.import_module("headrace.frames").sql(*args, **kwargs)
 
 

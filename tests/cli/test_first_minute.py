@@ -58,6 +58,7 @@ def test_files_have_names_and_rows_are_json(here: Path) -> None:
     ]
     assert "HR-R105" in asked.stderr
     assert headrace("query", text, "c=clicks.csv", "s=shelf.jsonl", "--time", "c=at").exit_code == 0
+    assert headrace("query", "SELECT item FROM clicks WHERE price > 99", "clicks.csv", "--json").stdout == ""
 
 
 @pytest.mark.parametrize(
