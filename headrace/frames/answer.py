@@ -23,11 +23,12 @@ from headrace.frames.sources import Frame, Time, catalog_of, frames_of
 from headrace.graph.table import one_batch
 from headrace.runtimes.embedded.feeds import ArrivalFeed, EventFeed, Feed, Step
 from headrace.runtimes.embedded.inflow import Inflow
-from headrace.runtimes.embedded.timing import Timing, running_newest, ticks_of
+from headrace.runtimes.embedded.timing import Timing, running_newest
 from headrace.runtimes.spark.driver.bounds import AllBounds, inputs_of
 from headrace.schema import show_columns
 from headrace.sql import Code, Query, StreamDef, query
 from headrace.time.punctuation import Late, Rejected
+from headrace.time.row_promises import ticks_of
 from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 
