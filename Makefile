@@ -10,17 +10,17 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test soak soak-hour simulate flips fuzz lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test test-spark-versions soak soak-hour simulate flips fuzz lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## Create .venv and install Headrace, with everything for tests, lint, benchmarks and experiments
 
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
-	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,plots]'
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,connect,plots]'
 	@echo "Compiling the kernels, once ..."
 	@$(PYTHON_IN_VENV) -m headrace.kernels
 	@touch $@
@@ -32,8 +32,23 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 # Killed drivers, killed executors and multi-process clusters take minutes each: make soak runs them.
 # Files run in parallel, one process for each core and at most four; ARGS="-n 0" runs them one after the other.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark)" \
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark) and not versions" \
 		-n logical --maxprocesses 4 --dist loadfile $(ARGS)
+
+# The newest version is in $(VENV). Each of the others has a virtual environment of its own, of about 1 GB.
+SPARK_VERSIONS := 4.0 4.1 4.2
+SPARK_VENVS := $(SPARK_VERSIONS:%=.venvs/spark-%)
+
+.venvs/spark-%/.installed: pyproject.toml scripts/ensure-venv
+	@scripts/ensure-venv $(@D)
+	@echo "Installing PySpark $* in $(@D) ..."
+	@$(@D)/bin/python -m pip install --disable-pip-version-check --no-input --no-compile --quiet \
+		--editable '.[dev,connect]' 'pyspark~=$*.0'
+	@touch $@
+
+test-spark-versions: $(READY) $(SPARK_VENVS:%=%/.installed) ## Run a part of the Spark tests with PySpark 4.0 to 4.3, classic and Connect
+	@home=$$(scripts/ensure-java) && JAVA_HOME="$$home" \
+		$(PYTHON_IN_VENV) -m tests.spark.versions $(SPARK_VENVS:%=%/bin/python) $(PYTHON_IN_VENV)
 
 # tests/kafka downloads a Kafka broker from Maven Central (scripts/ensure-kafka), and is skipped if it cannot.
 soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker; look for lost and repeated rows

@@ -290,6 +290,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP35": "A job reads other sources than before, and its sources have no names.",
         "HR-SP45": "The punctuations or heartbeats of a stream on Spark are not valid.",
         "HR-SP60": "There is no status: the job has not started.",
+        "HR-SP65": "This version of Spark is too old.",
     },
     "Time": {
         "HR-T001": "A bound or a period is negative or zero.",

@@ -63,6 +63,7 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
+        importlib.import_module("headrace.runtimes.spark.versions").installed()
         module = importlib.import_module(f"headrace.runtimes.spark.{home}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:

@@ -34,8 +34,10 @@ QUICK = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="the spark extra is not installed")
+    connect = bool(os.environ.get("HEADRACE_SPARK_CONNECT"))  # tests.spark.versions
+    where = {"remote": "local[2]"} if connect else {"master": "local[2]"}
     try:
-        made = headrace.spark.session("headrace tests", "local[2]", **QUICK)
+        made = headrace.spark.session("headrace tests", **where, **QUICK)
     except SparkError as error:
         pytest.skip(str(error))
     yield made

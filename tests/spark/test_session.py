@@ -42,14 +42,16 @@ def test_the_face_has_what_it_promises_and_nothing_else(spark: SparkSession) -> 
 
 def test_a_new_session_has_every_setting(spark: SparkSession) -> None:
     from headrace.runtimes.spark.driver.session import quick_python
-    from headrace.runtimes.spark.driver.settings import SETTINGS, Binding
+    from headrace.runtimes.spark.driver.settings import CHECKPOINT_FILES, CORES, SETTINGS, Binding
+    from headrace.runtimes.spark.versions import installed
 
+    found = {CORES: "2", CHECKPOINT_FILES: installed().checkpoint_files}
     conf = spark.sparkContext.getConf()
     for row in SETTINGS:
         if row.binding is Binding.START:
             assert conf.get(row.name) == row.value, row.name
         elif row.name != "spark.sql.session.timeZone":
-            assert spark.conf.get(row.name) == {"cores": "2"}.get(row.value, row.value), row.name
+            assert spark.conf.get(row.name) == found.get(row.value, row.value), row.name
     assert spark.sparkContext.pythonExec == quick_python()
 
 

@@ -10,19 +10,20 @@ import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.errors import SparkError
 from headrace.plan.analysis.check import check
 from headrace.plan.nodes.core import Plan, Source, Table, TimeKind
 from headrace.plan.nodes.trees import everywhere
+from headrace.runtimes.spark.versions import arrow_schema
 from headrace.schema import DataType, Schema
 from headrace.sql import Query, StreamDef, TableDef
 
 
 def spark_schema(schema: Schema) -> T.StructType:
     """A schema in Spark's types."""
-    made = from_arrow_schema(schema)
+    made = from_arrow_schema(schema, prefer_timestamp_ntz=True)  # before 4.2 the default is another
     return T.StructType([T.StructField(f.name, f.dataType, True) for f in made])
 
 
@@ -33,7 +34,7 @@ def stream(
 
     A TIMESTAMP is an instant, in UTC in every session time zone; a TIMESTAMP_NTZ has no zone.
     """
-    fields = [pa.field(f.name, f.type) for f in to_arrow_schema(df.schema, timezone="UTC")]
+    fields = [pa.field(f.name, f.type) for f in arrow_schema(df.schema)]
     return StreamDef(name, pa.schema(fields), kind, time)
 
 
@@ -116,7 +117,7 @@ def as_given(query: Query, frames: Mapping[str, DataFrame]) -> Query:
 def _schema(declared: Schema, df: DataFrame) -> Schema:
     """The declared schema, with timestamps of the kinds in the DataFrame."""
     read = T.StructType([field for field in df.schema if field.name in declared.names])
-    known = {field.name: field.type for field in to_arrow_schema(read, timezone=ZONE)}
+    known = {field.name: field.type for field in arrow_schema(read)}
     fields = [
         field.with_type(of_the_kind(field.type, known[field.name])) if field.name in known else field
         for field in declared

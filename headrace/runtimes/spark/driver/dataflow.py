@@ -45,6 +45,7 @@ from headrace.runtimes.spark.driver.topology import (
     topology,
 )
 from headrace.runtimes.spark.types import spark_schema
+from headrace.runtimes.spark.versions import check_stateful
 from headrace.runtimes.spark.worker.answers import Outlet, is_flat
 from headrace.runtimes.spark.worker.controlling import ControlSpec
 from headrace.runtimes.spark.worker.host import Host
@@ -96,6 +97,7 @@ class Dataflow:
 
     def build(self, metrics: str) -> DataFrame:
         """Results and side outputs in one table, with figures named `metrics` in Spark's progress."""
+        check_stateful(self._spark)
         made: DataFrame = reduce(DataFrame.union, self._packages())
         for level in self.levels:
             leaving = PACKED_DDL if level is not self.levels[-1] else spark_schema(self._leaving)

@@ -15,9 +15,11 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any, Final
 
+from pyspark.errors import PySparkPicklingError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace import tuning
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
@@ -39,12 +41,13 @@ from headrace.runtimes.spark.driver.progress import NAME
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.record import read as read_record
 from headrace.runtimes.spark.driver.record import write as write_record
-from headrace.runtimes.spark.driver.source_names import have_names
+from headrace.runtimes.spark.driver.source_names import can_have_names, have_names
 from headrace.runtimes.spark.driver.status import Described, Seen, StatusKeeper, read_status
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.unpack import Unpack, local_rows, of_kind, packed_rows
 from headrace.runtimes.spark.types import as_given
+from headrace.runtimes.spark.versions import first_with
 from headrace.runtimes.spark.worker.answers import (
     KIND,
     LATE,
@@ -292,7 +295,7 @@ class Job:
             current = (lambda: queries) if self._control is None else self._control.current
             keeper = StatusKeeper(self._described(dataflow), self.checkpoint)
             keeper.start(self.spark)
-            started = writer.foreachBatch(Writer(current, self.options.ordered, keeper)).start()
+            started = _to_sinks(writer, Writer(current, self.options.ordered, keeper)).start()
         except BaseException:
             if held is not None:
                 held.release()
@@ -401,7 +404,7 @@ class Job:
         """What becomes of the state of the last start; an error if it cannot serve a changed query."""
         before = dataflow.before
         if not have_names(self.spark):
-            _check_sources(before.sources, dataflow.sources, self.checkpoint)
+            _check_sources(before.sources, dataflow.sources, self.checkpoint, can_have_names(self.spark))
         old = dict(zip((each.shard_keys for each in before.placed), before.snapshots, strict=True))
         return _adopted(dataflow.topology.hosts, old, dataflow.reset, before)
 
@@ -495,7 +498,9 @@ def _adopted(
     )
 
 
-def _check_sources(before: tuple[str, ...], now: tuple[str, ...], checkpoint: str) -> None:
+def _check_sources(
+    before: tuple[str, ...], now: tuple[str, ...], checkpoint: str, can_have_names: bool
+) -> None:
     """Raise an error if Spark would not find the positions of the sources, which have no names."""
     if before and before != now:
         more, fewer = (", ".join(sorted({*a} - {*b})) for a, b in ((now, before), (before, now)))
@@ -504,9 +509,15 @@ def _check_sources(before: tuple[str, ...], now: tuple[str, ...], checkpoint: st
             "HR-SP35",
             f"the job {' and '.join(changes)}, and its sources have no names: Spark cannot continue them",
             place=checkpoint,
-            hint="undo the change, or use a new checkpoint; a pipeline file has names for its sources, and "
-            "in Python spark.readStream.name(…) gives them, from the first start on",
+            hint=f"undo the change, or use a new checkpoint; {_NAMING[can_have_names]}",
         )
+
+
+_NAMING: Final = {
+    True: "a pipeline file has names for its sources, and in Python spark.readStream.name(…) gives them, "
+    "from the first start on",
+    False: f"sources can have names with Spark {first_with('named_sources')} or later",
+}
 
 
 def _known(queries: Collection[str]) -> str:
@@ -584,6 +595,18 @@ class Writer:
             return local_rows(combined.sparkSession, unpack, here)
         column = named("query" if kind == RESULT else "stream")
         return packed_rows(combined, of_kind(kind) & F.col(column).isin(*sorted(owners)), unpack)
+
+
+def _to_sinks(writer: DataStreamWriter, write: Writer) -> DataStreamWriter:
+    """A writer that calls the sinks; with Spark Connect they are sent to a process next to the server."""
+    try:
+        return writer.foreachBatch(write)
+    except PySparkPicklingError as error:
+        raise SparkError(
+            "HR-SP02",
+            "with Spark Connect sinks run next to the server, and a sink of this job cannot be sent there",
+            hint="use a path, headrace.spark.Files, or a function that refers only to plain data",
+        ) from error
 
 
 _ASIDE: Final[dict[str, Schema]] = {LATE: LATE_SCHEMA, REJECTED: REJECTED_SCHEMA}

@@ -8,6 +8,7 @@ when the JVM has exited. docs/spark/index.md, "One driver", says which file syst
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlparse
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace import tuning
 from headrace.errors import SparkError
+from headrace.runtimes.spark.versions import is_connect, jvm
 
 NAME: Final = "_headrace.lock"
 """Spark does not read files whose names begin with `_`."""
@@ -128,20 +132,55 @@ def is_contended(error: Exception) -> bool:
 
 
 def local_directory(spark: SparkSession, checkpoint: str) -> Path | None:
-    """The directory, if it is on the driver's file system; with Spark Connect the driver is elsewhere."""
+    """The directory, if it is on the driver's file system.
+
+    With Spark Connect the driver is the server, which may be on another machine.
+    """
+    if is_connect(spark):
+        return _shared_directory(spark, checkpoint)
     try:
-        jvm, conf = spark.sparkContext._jvm, spark.sparkContext._jsc.hadoopConfiguration()
-        assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path(checkpoint)
-        system = path.getFileSystem(conf)
+        path = jvm(spark).org.apache.hadoop.fs.Path(checkpoint)
+        system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         uri = system.makeQualified(path).toUri()
     except Exception:  # no JVM here, or no such file system: Spark reports that itself
         return None
     return Path(uri.getPath()) if uri.getScheme() == "file" else None
 
 
+_SHARED: Final[dict[tuple[str, str], bool]] = {}
+"""By session of Spark Connect and checkpoint: whether the server sees this machine's directory."""
+
+
+def _shared_directory(spark: SparkSession, checkpoint: str) -> Path | None:
+    """The directory, if the server of Spark Connect sees it too: it is asked to read a file there."""
+    uri = urlparse(checkpoint)
+    if uri.scheme not in ("", "file"):
+        return None
+    path = Path(unquote(uri.path) if uri.scheme else checkpoint).absolute()
+    known = (str(getattr(spark, "session_id", "")), checkpoint)
+    if known not in _SHARED:
+        _SHARED[known] = _seen_by_server(spark, checkpoint, path)
+    return path if _SHARED[known] else None
+
+
+def _seen_by_server(spark: SparkSession, checkpoint: str, path: Path) -> bool:
+    new = not path.exists()
+    file = path / f"headrace-{uuid4().hex}.probe"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file.write_text(file.name)
+        return [row.value for row in spark.read.text(f"{checkpoint}/{file.name}").collect()] == [file.name]
+    except (OSError, PySparkException):
+        return False
+    finally:
+        with suppress(OSError):
+            file.unlink()
+            if new:
+                path.rmdir()
+
+
 def _locked(spark: SparkSession, path: Path) -> Any:
-    """The lock file, open and locked by the JVM for as long as it is open."""
+    """The lock file, open and locked for as long as it is open."""
     lock, deadline = path / NAME, time.monotonic() + tuning.current.lock_seconds
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -153,24 +192,46 @@ def _locked(spark: SparkSession, path: Path) -> Any:
             place=str(lock),
             hint="the driver must be able to write there, and the lock file must not be a link",
         ) from None
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
+    take, who = (_by_python if is_connect(spark) else _by_jvm), json.dumps(_who(spark))
     while True:
-        file = jvm.java.io.RandomAccessFile(str(lock), "rw")
-        if file.getChannel().tryLock() is not None:
-            file.setLength(0)
-            file.writeBytes(json.dumps(_who(spark)))
+        file = take(spark, lock, who)
+        if file is not None:
             return file
-        file.close()
         if time.monotonic() > deadline:
             raise _refusal(str(path), lock)
         time.sleep(LOOK)
 
 
+def _by_jvm(spark: SparkSession, lock: Path, who: str) -> Any:
+    """The lock file, locked by the JVM; None if another driver holds it."""
+    file = jvm(spark).java.io.RandomAccessFile(str(lock), "rw")
+    if file.getChannel().tryLock() is None:
+        file.close()
+        return None
+    file.setLength(0)
+    file.writeBytes(who)
+    return file
+
+
+def _by_python(spark: SparkSession, lock: Path, who: str) -> Any:
+    """The lock file, locked by this process as Java locks files; None if another driver holds it."""
+    file = lock.open("r+")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    file.truncate(0)
+    file.write(who)
+    file.flush()
+    return file
+
+
 def _who(spark: SparkSession) -> dict[str, Any]:
     """A description of this driver, for the error message in another one."""
+    connect = is_connect(spark)
     return {
-        "application": spark.sparkContext.applicationId,
+        "application": "with Spark Connect" if connect else spark.sparkContext.applicationId,
         "host": socket.gethostname(),
         "process": os.getpid(),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -46,6 +46,7 @@ from headrace.runtimes.spark.driver.source_names import OWN, named_sources, read
 from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
 from headrace.runtimes.spark.driver.status import write_end
 from headrace.runtimes.spark.types import spark_schema
+from headrace.runtimes.spark.versions import refuse_connect
 from headrace.runtimes.status import FAILED, FINISHED, STOPPED
 
 LOOK = 1
@@ -129,6 +130,12 @@ class Runner:
             spark = self._given or session(self.pipeline.name, **QUIET)
             if self._given is None:
                 stack.callback(spark.stop)
+            refuse_connect(
+                spark,
+                "a pipeline file",
+                "use headrace.spark.job in Python, or a session without Spark Connect (unset SPARK_REMOTE): "
+                "the driver must follow the control log and print to its own terminal",
+            )
             home = self._home(stack)
             stack.enter_context(lock(home, spark))  # before generators and sinks write anything
             log = self._control_log(Frames(spark, self.pipeline, home))

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +21,7 @@ from headrace import disk
 from headrace.errors import SparkError
 from headrace.runtimes.spark.driver.lock import local_directory
 from headrace.runtimes.spark.driver.topology import Placed
+from headrace.runtimes.spark.versions import jvm, refuse_connect
 
 FORMAT: Final = 1
 NAME: Final = "_headrace.job.json"
@@ -137,7 +137,7 @@ def write(spark: SparkSession, checkpoint: str, record: Record) -> None:
 
 def read_text(spark: SparkSession, checkpoint: str, name: str) -> str | None:
     """A file beside a checkpoint; None if there is none."""
-    local = _directory(spark, checkpoint)
+    local = local_directory(spark, checkpoint)
     if local is not None:
         file = local / name
         return file.read_text() if file.exists() else None
@@ -156,7 +156,7 @@ def write_text(spark: SparkSession, checkpoint: str, name: str, text: str, *, du
 
     `durable`: the new one is there after a power cut too.
     """
-    local = _directory(spark, checkpoint)
+    local = local_directory(spark, checkpoint)
     if local is not None:
         with disk.coded(SparkError, "HR-SP34", f"write {name}", local):
             _replace(local, name, text.encode(), durable)
@@ -184,22 +184,12 @@ def _replace(folder: Path, name: str, data: bytes, durable: bool) -> None:
         files.sync(folder)
 
 
-def _directory(spark: SparkSession, checkpoint: str) -> Path | None:
-    """The directory of a checkpoint on this machine; None if it is on another file system."""
-    if hasattr(spark, "_jvm"):
-        return local_directory(spark, checkpoint)
-    return None if urlparse(checkpoint).scheme else Path(checkpoint)
-
-
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """The file system of a path, and the path, as Hadoop has them."""
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is None:
-        raise SparkError(
-            "HR-SP34",
-            "with Spark Connect the checkpoint of a job must be on this machine",
-            place=path,
-            hint="use a local path, or a session without Spark Connect",
-        )
-    found = jvm.org.apache.hadoop.fs.Path(path)
+    refuse_connect(
+        spark,
+        f"a job whose checkpoint is not in a directory that this machine and the server share ({path})",
+        "use a path that both see, or a session without Spark Connect, or apply, which needs no record",
+    )
+    found = jvm(spark).org.apache.hadoop.fs.Path(path)
     return found.getFileSystem(spark._jsc.hadoopConfiguration()), found

@@ -7,7 +7,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -16,13 +17,21 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
-from headrace.errors import SparkError
 from headrace.kernels.compiling import compile_all
 from headrace.runtimes.spark.driver import java
 from headrace.runtimes.spark.driver.java import cache_folder
-from headrace.runtimes.spark.driver.settings import CORES, SETTINGS, Binding, Claim, Setting
+from headrace.runtimes.spark.driver.settings import (
+    CHECKPOINT_FILES,
+    CORES,
+    SETTINGS,
+    Binding,
+    Claim,
+    Setting,
+)
+from headrace.runtimes.spark.versions import is_connect, server
 
 _LOG = logging.getLogger("headrace.spark")
 
@@ -88,6 +97,7 @@ def session(
     master: str | None = None,
     *,
     spark: SparkSession | None = None,
+    remote: str | None = None,
     **settings: str | int | bool,
 ) -> SparkSession:
     """A Spark session with the settings that Headrace needs: a new one, or the existing one, adjusted.
@@ -96,15 +106,22 @@ def session(
     table in `settings.py`. Settings that you or `spark-defaults.conf` made are kept, except for those that
     Headrace requires. Changes to an existing session are logged as a warning; `report(spark)` returns all of
     them. On a cluster, shuffle partitions are set to the number of cores that is known at this moment.
+
+    `remote` is the address of a Spark Connect server, such as `sc://host:15002`; `local[2]` starts one on
+    this machine. Without it, PySpark's own `SPARK_REMOTE` counts.
     """
-    _refuse_remote(spark)
     wanted = {name: _text(value) for name, value in settings.items()}
     if app_name is not None:
         wanted["spark.app.name"] = app_name
     if master is not None:
         wanted["spark.master"] = master
-    there = spark is not None or SparkContext._active_spark_context is not None
-    if there:
+    address = remote or os.environ.get("SPARK_REMOTE")
+    started_here = SparkContext._active_spark_context is not None and remote is None
+    there = spark is not None or started_here or is_remote()
+    if not there and address is not None:
+        there = not _is_local(address)
+        spark, done = _connected(address, wanted)
+    elif there:
         spark = spark or SparkSession.builder.getOrCreate()
         done = Report(tuple(_completed(spark, wanted)))
     else:
@@ -113,16 +130,6 @@ def session(
     _REPORTS[spark] = done
     _say(done, there)
     return spark
-
-
-def _refuse_remote(spark: SparkSession | None) -> None:
-    classic = spark is None or isinstance(spark, SparkSession)
-    if is_remote() or not classic:
-        raise SparkError(
-            "HR-SP02",
-            "this is a Spark Connect session, whose JVM cannot be configured from here",
-            hint="use classic PySpark (unset SPARK_REMOTE); see docs/spark/connect.md for what works",
-        )
 
 
 def _text(value: str | int | bool) -> str:
@@ -145,11 +152,11 @@ def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has started Java already
         java.ensure()
     before = _configured(wanted)
-    python = _python_for_workers(wanted, before)
+    python = _python_for_workers(wanted, before.get("spark.master", "local") or "local")
     conf = SparkConf().setAll(list(wanted.items()))
     changes = [*python, *_without_bounds_checks()]
     for row in SETTINGS:
-        if row.binding is Binding.START and _suits(row, before) and not before.contains(row.name):
+        if row.binding is Binding.START and _suits(row, _of(before)) and not before.contains(row.name):
             conf.set(row.name, row.value)
             changes.append(Change(row.name, None, row.value, row.why, SET))
     conf.setIfMissing("spark.app.name", "headrace")
@@ -159,9 +166,9 @@ def _made(wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
     return spark, Report(tuple(changes))
 
 
-def _suits(row: Setting, conf: SparkConf) -> bool:
+def _suits(row: Setting, found: Found) -> bool:
     """True unless the setting is for local mode only and the master is a cluster."""
-    return not row.local or (conf.get("spark.master", "local") or "").startswith("local")
+    return not row.local or (found("spark.master") or "local").startswith("local")
 
 
 def _configured(wanted: Mapping[str, str]) -> SparkConf:
@@ -174,13 +181,12 @@ def _configured(wanted: Mapping[str, str]) -> SparkConf:
     return SparkConf().setAll(list(wanted.items()))
 
 
-def _python_for_workers(wanted: Mapping[str, str], conf: SparkConf) -> Iterator[Change]:
+def _python_for_workers(wanted: Mapping[str, str], master: str) -> Iterator[Change]:
     """Spark would start any `python3`; a worker of another version fails at its first row."""
     if "spark.pyspark.python" in wanted:
         return
-    local = re.match(r"local(\[|$)", conf.get("spark.master", "local") or "local")
     found = {
-        "PYSPARK_PYTHON": quick_python() if local else sys.executable,
+        "PYSPARK_PYTHON": quick_python() if _is_local(master) else sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     for name, python in found.items():
@@ -198,33 +204,86 @@ def _without_bounds_checks() -> Iterator[Change]:
         yield Change(name, None, "true", "moving values to Python costs a fifth less CPU", SET)
 
 
+def _connected(address: str, wanted: Mapping[str, str]) -> tuple[SparkSession, Report]:
+    """A session of Spark Connect. A server that starts here gets the settings that are read at startup."""
+    builder, changes, local = SparkSession.builder.remote(address), list[Change](), _is_local(address)
+    if local:
+        compile_all()
+        java.ensure()
+        changes += _python_for_workers(wanted, address)
+        for row in SETTINGS:
+            if row.binding is Binding.START and row.name not in wanted:
+                builder = builder.config(row.name, row.value)
+                changes.append(Change(row.name, None, row.value, row.why, SET))
+        for name, value in wanted.items():
+            builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        # PySpark gives these settings to the server as it starts, and then tries to set them once more.
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+        spark = builder.getOrCreate()
+    if local:
+        changes += _at_runtime(spark, wanted, fresh=True)
+    else:
+        changes += _completed(spark, wanted)
+    return spark, Report(tuple(changes))
+
+
+def _is_local(address: str) -> bool:
+    """Whether a master, or the address of a Spark Connect server, means this process."""
+    return re.match(r"local(\[|$)", address) is not None
+
+
 # --- an existing session ----------------------------------------------------------------------------------
 
 
 def _completed(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Change]:
     """Apply the settings that an existing session still accepts, and report the others."""
-    context = spark.sparkContext
+    connect = is_connect(spark)
+    if not connect:
+        yield from _other_python(spark.sparkContext)
+    yield from _at_runtime(spark, wanted, fresh=False)
+    yield from _at_start(spark, wanted)
+    if not connect:
+        yield from _without_checksums(spark)
+
+
+def _other_python(context: SparkContext) -> Iterator[Change]:
+    """Workers with the Python of the driver, where nobody has chosen one."""
     if context.pythonExec == "python3" and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
         why = "workers must run the Python of the driver"
         yield Change("PYSPARK_PYTHON", "python3", sys.executable, why, SET)
-    yield from _at_runtime(spark, wanted, fresh=False)
-    yield from _at_start(spark, wanted)
-    yield from _without_checksums(spark)
+
+
+Found = Callable[[str], str | None]
+"""Looks up a setting; None if it is not set."""
+
+
+def _found_at_start(spark: SparkSession) -> Found:
+    """The settings that Spark started with, as far as this session shows them."""
+    if is_connect(spark):
+        return lambda name: spark.conf.get(name, None)
+    return _of(spark.sparkContext.getConf())
+
+
+def _of(conf: SparkConf) -> Found:
+    """Looks up settings in a configuration."""
+    return lambda name: conf.get(name, None)
 
 
 def _at_start(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Change]:
     """Settings that Spark reads only when it starts."""
-    conf = spark.sparkContext.getConf()
-    rows = [row for row in SETTINGS if row.binding is Binding.START and _suits(row, conf)]
+    found = _found_at_start(spark)
+    rows = [row for row in SETTINGS if row.binding is Binding.START and _suits(row, found)]
     whys = {row.name: (row.value, row.why) for row in rows}
     asked = {
         name: (value, "you asked for it") for name, value in wanted.items() if not _settable(spark, name)
     }
     for name, (value, why) in {**whys, **asked}.items():
-        old = conf.get(name, _DEFAULTS.get(name))
+        chosen = found(name)
+        old = _DEFAULTS.get(name) if chosen is None else chosen
         if old != value:
-            outcome = KEPT if conf.contains(name) and name not in wanted else TOO_LATE
+            outcome = KEPT if chosen is not None and name not in wanted else TOO_LATE
             yield Change(name, old, value, why, outcome)
 
 
@@ -249,13 +308,28 @@ def _at_runtime(spark: SparkSession, wanted: Mapping[str, str], *, fresh: bool) 
     for row in SETTINGS:
         if row.binding is not Binding.RUNTIME or row.name in wanted:
             continue
-        value = str(spark.sparkContext.defaultParallelism) if row.value == CORES else row.value
+        value = _BY_SESSION[row.value](spark) if row.value in _BY_SESSION else row.value
         old = _now(spark, row.name)
         if not _same(row.name, old, value):
             outcome = KEPT if _stays(row, row.name in explicit, fresh) else SET
             if outcome == SET:
                 spark.conf.set(row.name, value)
             yield Change(row.name, old, value, row.why, outcome)
+
+
+def _cores(spark: SparkSession) -> str:
+    """The number of cores; with Spark Connect only a DataFrame shows it, by its partitions."""
+    if not is_connect(spark):
+        return str(spark.sparkContext.defaultParallelism)
+    rows = spark.range(10_000).select(F.spark_partition_id().alias("partition")).distinct()
+    return str(rows.count())
+
+
+_BY_SESSION: dict[str, Callable[[SparkSession], str]] = {
+    CORES: _cores,
+    CHECKPOINT_FILES: lambda spark: server(spark).checkpoint_files,
+}
+"""By placeholder in the table of settings, its value in a session."""
 
 
 def _asked_for(

@@ -12,6 +12,9 @@ from enum import Enum
 CORES = "cores"
 """Placeholder for the number of cores of the session."""
 
+CHECKPOINT_FILES = "checkpoint files"
+"""Placeholder for a class whose place depends on the version of Spark."""
+
 _STREAMING = "spark.sql.streaming."
 _STREAM_CLASSES = "org.apache.spark.sql.execution.streaming."
 
@@ -60,7 +63,7 @@ SETTINGS = (
     ),
     Setting(
         _STREAMING + "checkpointFileManagerClass",
-        _STREAM_CLASSES + "checkpointing.FileSystemBasedCheckpointFileManager",
+        CHECKPOINT_FILES,
         "without Hadoop's native library the default forks child processes for each checkpoint file",
     ),
     Setting(

@@ -1,7 +1,7 @@
 """Names of streaming sources, so that a job can gain and lose sources and keep its checkpoint.
 
 Without names, Spark numbers the sources of a checkpoint, and refuses another number of them. With names, all
-sources of a query need one. Spark 4.3 and later have this.
+sources of a query need one. `headrace.runtimes.spark.versions` says which versions have this.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from headrace.runtimes.spark.versions import installed, server
 
 _ENABLED: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _SETTINGS: Final = {_ENABLED: "true", "spark.sql.streaming.offsetLog.formatVersion": "2"}
@@ -33,7 +35,12 @@ def reader(spark: SparkSession, name: str) -> DataStreamReader:
 
 def have_names(spark: SparkSession) -> bool:
     """Whether sources have names in this session."""
-    return spark.conf.get(_ENABLED, "false") == "true" and hasattr(DataStreamReader, "name")
+    return spark.conf.get(_ENABLED, "false") == "true" and can_have_names(spark)
+
+
+def can_have_names(spark: SparkSession) -> bool:
+    """Whether this version of Spark has names for sources."""
+    return installed().named_sources and server(spark).named_sources
 
 
 @contextmanager
@@ -42,7 +49,7 @@ def named_sources(spark: SparkSession) -> Iterator[None]:
 
     One thread at a time: the settings are those of the whole session.
     """
-    if not hasattr(DataStreamReader, "name"):
+    if not can_have_names(spark):
         yield
         return
     with _GUARD:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.connectors.contract import Code
 from headrace.connectors.formats import GROWING, Format
@@ -25,6 +24,7 @@ from headrace.runtimes.embedded.timing import TOO_EARLY, Timing
 from headrace.runtimes.spark.driver.source_names import reader
 from headrace.runtimes.spark.driver.stream_rows import TICKS_IN
 from headrace.runtimes.spark.types import spark_schema, ticks
+from headrace.runtimes.spark.versions import arrow_schema
 from headrace.runtimes.spark.worker.partitioner import BAD
 from headrace.runtimes.spark.worker.text_lines import Arrivals, TextLines, has_header
 from headrace.schema import Schema
@@ -174,7 +174,7 @@ def _lines(frames: Frames, stream: PipelineStream, how: Format, path: str) -> Da
     extra = [*([TICKS_IN] if timing else ()), *([ARRIVAL] if arrivals else ())]
     whole = [*schema, *(pa.field(name, pa.int64()) for name in extra), pa.field(BAD, pa.string())]
     leaving = spark_schema(pa.schema(whole))
-    read = TextLines(schema, how, to_arrow_schema(leaving, timezone="UTC"), timing, TICKS_IN, arrivals)
+    read = TextLines(schema, how, arrow_schema(leaving), timing, TICKS_IN, arrivals)
     text = reader(frames.spark, stream.name).format("text").option("lineSep", "\n").load(path)
     run = ["_metadata.file_path", "_metadata.file_block_start"] if has_header(how) else []
     return text.select(text["value"].cast("binary"), *run).mapInArrow(read, leaving)
