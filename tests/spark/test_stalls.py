@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import headrace
@@ -24,6 +26,7 @@ from headrace.pipeline import load
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
 from headrace.runtimes.why import Why
+from tests.laws import effort
 from tests.runtimes.embedded.pipelines import sliding
 from tests.stalls import BASE, BOTH, CLICKS, JOIN, SECOND, STALLS, Stall, Step
 
@@ -199,12 +202,29 @@ def _empty_report(status: Status) -> dict[str, Any]:
     return {"now": status.now, **kinds, "quality": {}, "orders": {}, "conditions": {}, **sizes}
 
 
-def test_shards_put_together_count_the_rows_of_all(tmp_path: Path) -> None:
-    stall = STALLS["a bound that is never proven"]
-    one, many = (list(Play(stall, tmp_path, shards=n).statuses())[-1] for n in (1, 3))
-    for name, rows in (("clicks", 18), ("buys", 2)):
-        assert one.streams[name].rows_in == many.streams[name].rows_in == rows
-        assert one.streams[name].heartbeat == many.streams[name].heartbeat
+SENT = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 10), max_size=6)
+
+
+@effort(0.2, "each example runs two jobs")
+@given(
+    st.lists(st.builds(lambda c, b: Step(1.0, {"clicks": c, "buys": b}), SENT, SENT), min_size=1, max_size=3),
+    st.integers(2, 3),
+)
+def test_shards_put_together_are_what_one_shard_says(steps: list[Step], shards: int) -> None:
+    """Rows of all shards, the lowest heartbeats, and the streams that lack them."""
+    stall = replace(STALLS["rows of the future"], steps=tuple(steps))
+    one = list(Play(stall, Path(), shards=1).statuses())[-1]
+    many = list(Play(stall, Path(), shards=shards).statuses())[-1]
+    figures = ("rows_in", "rows_processed", "rows_late", "rows_rejected", "heartbeat", "arrived", "recent")
+    for stream, whole in one.streams.items():
+        assert [getattr(many.streams[stream], f) for f in figures] == [getattr(whole, f) for f in figures]
+    assert _waits(many) == _waits(one)
+    assert set(many.reasons) == set(one.reasons)  # equal counts have no order
+    assert {n: q.rows_out for n, q in many.queries.items()} == {n: q.rows_out for n, q in one.queries.items()}
+
+
+def _waits(status: Status) -> dict[Any, Any]:
+    return {wait.place: (wait.streams, wait.wanted, wait.rows) for wait in status.waiting}
 
 
 def test_the_heartbeat_advances_although_no_operator_asks(tmp_path: Path) -> None:
