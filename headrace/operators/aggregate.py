@@ -223,7 +223,8 @@ class AggregateOperator(Waiting):
         idle[np.concatenate([*self._closed, self._ends.values(Layout.GROUP)])] = False
         codes = np.flatnonzero(idle)
         used = np.zeros(len(self._groups), np.int64)
-        used[: len(self._used)] = self._used.view
+        known = self._used.view[: len(used)]  # it is no part of the state, which may have been caught up
+        used[: len(known)] = known
         return codes[np.argsort(used[codes], kind="stable")]
 
     def _put_away(self, codes: Ints) -> None:
@@ -265,7 +266,8 @@ class AggregateOperator(Waiting):
         self._newest.grow(len(keep))
         self._newest.keep(keep)
         self._local.replace(np.full(len(self._groups), EMPTY, np.int64))
-        self._used.replace(self._used.view[keep[: len(self._used)]].copy())
+        used = self._used.view[: len(keep)]
+        self._used.replace(used[keep[: len(used)]].copy())
 
     def _words(self, column: str) -> Ints:
         """The words of a column that are still referred to: by pending ends or by partial values."""
