@@ -1,6 +1,6 @@
 """Headrace on Spark against Spark's own operators: same session, data and query, equal answers, one run.
 
-    python -m benchmarks.spark_bench [--rows N] [--out FILE] [--only throughput|floor|growth|queries|order]
+    python -m benchmarks.spark_bench [--rows N] [--out FILE] [--only PART ...]
 
 Throughput and the floor are taken in turns with Spark's own, of micro-batches after the first, which start
 workers; those of the aggregates have 5 M rows each. `admit` judges lateness by the window, as Spark does.
@@ -10,6 +10,7 @@ tenth over first tenth.
 `queries` and `order` compare jobs with each other, by the CPU time of whole runs over the same rows: 20
 queries that share a window with one of them, and results in time order with `ordered=False`. All processes
 count: the driver, its JVM and the Python workers. `--only queries order --rows 2000000` takes some minutes.
+`groups` compares a stream with 100,000 sources in 100 groups with the same stream without groups, likewise.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ FIRST = 100_000
 """Rows of the first file of those: its micro-batch starts the workers, and is not counted."""
 
 MANY = 20
+DEVICES, GROUPS = 100_000, 100
+"""Sources of one stream, and the groups that they are judged in."""
 AGGREGATES = ("sum", "max", "min", "avg")
 
 Made = Callable[[], DataFrame]
@@ -285,13 +288,15 @@ class JobRun:
     shards: int
 
 
-def run_job(spark: SparkSession, folder: Path, count: int, **more: Any) -> JobRun:
+def run_job(
+    spark: SparkSession, folder: Path, count: int, text: Callable[[int], str] = windowed, **more: Any
+) -> JobRun:
     """Run a job of so many queries to the end of the data."""
-    options = headrace.spark.SparkOptions(bounds=bounds("s"), timer=None, **more)
+    options = headrace.spark.SparkOptions(**{"bounds": bounds("s"), "timer": None, **more})
     checkpoint = Path(tempfile.mkdtemp(prefix="spark_bench"))
     job = headrace.spark.job({"s": stream_of(spark, folder)}, options, checkpoint=checkpoint)
     for number in range(count):
-        query = headrace.query(windowed(number), [definition("s")], name=f"q{number}")
+        query = headrace.query(text(number), [definition("s")], name=f"q{number}")
         job.add(query.name, query, sink=no_output)
     before = cpu_seconds()
     running = job.start(trigger={"availableNow": True})
@@ -340,11 +345,39 @@ def order(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
     return [{"name": "spark.order.cost", "value": ratio, "unit": "x"}]
 
 
+def by_class(number: int) -> str:
+    """A query with few groups over many devices: the cost is that of taking rows in."""
+    size, slide = WINDOW["tumbling"]
+    return f"""
+        SELECT k % 100 AS c, count(*) AS n, sum(v) AS s, window_start AS w
+        FROM s [RANGE {size} SECONDS SLIDE {slide} SECONDS] GROUP BY k % 100
+    """
+
+
+def groups(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
+    """A stream with bounds for each group of its sources, over the same stream with one bound."""
+    devices = folder / "devices"
+    write_files(devices, FILES + 1, rows // FILES, DEVICES, 150, 9, FIRST)
+    last = max(devices.glob("*.parquet"))
+    begin = BASE + (FILES + 1) * 150 * SECOND + LONG_AFTER
+    times = pa.array(np.full(DEVICES, begin), pa.timestamp("us", tz="UTC"))  # of every device: none waits
+    pq.write_table(pa.table([times, np.arange(DEVICES), np.zeros(DEVICES)], names=SCHEMA.names), last)
+    os.utime(last, (FILES + 2, FILES + 2))
+    by = {"s": {**bounds("s")["s"], "sources": {"column": "k", "groups": GROUPS}}}
+    ratio = cpu_ratio(
+        f"{DEVICES:,} sources in {GROUPS} groups, and one bound",
+        lambda: run_job(spark, devices, 1, by_class, bounds=by),
+        lambda: run_job(spark, devices, 1, by_class),
+    )
+    return [{"name": "spark.groups.vs_plain", "value": ratio, "unit": "x", "ceiling": 1.25}]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--held", type=int, default=10_000_000)
-    parser.add_argument("--only", nargs="+", choices=("throughput", "floor", "growth", "queries", "order"))
+    names = ("throughput", "floor", "growth", "queries", "order", "groups")
+    parser.add_argument("--only", nargs="+", choices=names)
     parser.add_argument("--out", type=Path, default=OUT / "spark.json", help="the file for the results")
     asked = parser.parse_args()
     spark = session()
@@ -357,6 +390,7 @@ def main() -> int:
             "growth": lambda: growth(spark, folder, asked.held),
             "queries": lambda: queries(spark, folder, asked.rows),
             "order": lambda: order(spark, folder, asked.rows),
+            "groups": lambda: groups(spark, folder, asked.rows),
         }
         for part, measure in parts.items():
             if asked.only is None or part in asked.only:

@@ -71,6 +71,9 @@ def stream_line(stream: PipelineStream) -> str:
     known += [] if said.slack is None else [f"slack {said.slack} row{'' if said.slack == 1 else 's'}"]
     if said.confidence is not None:
         known.append(f"disorder estimated, {said.confidence.promise}")
+    if said.sources is not None:
+        known.append(f"for each of {said.sources.groups} groups of sources by {said.sources.column}")
+        known += [] if said.sources.idle is None else [f"idle after {tell(said.sources.idle)}"]
     known = known or ["rows in order"]
     known += [] if stream.spec.idle is None else [f"idle: {stream.spec.idle}"]
     source = stream.spec.source

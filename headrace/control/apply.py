@@ -56,10 +56,14 @@ def declare_streams(engine: Engine, pipeline: Pipeline) -> None:
     heartbeats = pipeline.heartbeats()
     streams = pipeline.read.values()
     if heartbeats is not None:
-        rules = {s.definition.source: s.rules for s in streams if s.external}
+        managed = (s for s in streams if s.name in heartbeats.streams)
+        rules = {s.definition.source: s.rules for s in managed}
         engine.streams.manage_again(heartbeats, rules, pipeline.promises())
     engine.streams.recognise(pipeline.row_promises)
     for stream in streams:
+        by_source = stream.lateness.by_source()
+        if by_source is not None:
+            engine.streams.set_bounds(stream.definition.source, by_source, stream.rules)
         if not stream.external and stream.name not in engine.streams:
             engine.streams.declare(stream.definition.source)
     engine.streams.use_policies(pipeline.policies())

@@ -10,6 +10,7 @@ from headrace.engine.timekeeper import GeneratedPromise
 from headrace.time.ets import ClockPromise, DisorderPromise, SkewPromise, StrongestPromise, TimerPromise
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import CombinedHeartbeats, LearnedHeartbeats
+from headrace.time.sources import SourcesPromise
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ _PROMISES: Final[dict[type[Any], Callable[[Any, str], Declared]]] = {
     DisorderPromise: lambda promise, stream: Declared(promise.delta, promise.latency),
     SkewPromise: lambda promise, stream: Declared(latency=promise.delta),
     ClockPromise: lambda promise, stream: Declared(latency=0),
+    SourcesPromise: lambda promise, stream: Declared(promise.disorder, promise.latency, promise.counts_rows),
     StrongestPromise: _strongest,
     GeneratedPromise: lambda promise, stream: _of_heartbeats(promise.generator, stream),
 }

@@ -44,6 +44,7 @@ from headrace.plan.show import Span, in_units, show
 from headrace.spill.store import SpillStore
 from headrace.state.part import Part, decode
 from headrace.time.punctuation import Late, Rejected
+from headrace.time.sources import Cells
 
 
 class Planned(Protocol):
@@ -170,6 +171,7 @@ class Engine:
         *,
         now: int | None = None,
         learn: bool = True,
+        cells: Cells | None = None,
     ) -> Batch:
         """Put rows into a stream, arriving at `now`. Nothing runs yet.
 
@@ -182,10 +184,11 @@ class Engine:
         these rows prove hold for later rows. If it depends on other rows of the instant whether a row is
         late, as for sessions under `admit`, rows wait until the instant runs, and all that may go in are
         returned. With `learn=False` bounds do not learn from these rows; call `streams.observe` for that.
+        `cells` are those of the rows' sources (`headrace.state.source_cells`), if the rows lack that column.
         """
         source = self.graph.source(stream)
         rows = rows_for(source, data)
-        return self.streams.take(stream, rows, times_for(source, rows, times), now, learn)
+        return self.streams.take(stream, rows, times_for(source, rows, times), now, learn, cells)
 
     def advance(self, now: int) -> None:
         """Set the wall clock to `now` (never back), make the periodic ETS that are due, and run."""

@@ -11,8 +11,10 @@ from headrace.engine.timekeeper import Heartbeats
 from headrace.errors import TimeError
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.core import Source, TimeKind
+from headrace.state.source_cells import check_column
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
 from headrace.time.row_promises import RowPromises
+from headrace.time.sources import SourcesPromise
 
 LEARN_NOTHING = (TimerPromise, ClockPromise, LatentPromise)
 """Promises that do not depend on arrivals."""
@@ -65,6 +67,7 @@ class Inputs:
         """Refuse an external stream without any promise: its rows would wait forever."""
         spoken = set(self.promises) | set(() if self.heartbeats is None else self.heartbeats.streams)
         for source in sources:
+            self._check_sources(source)
             if source.time is TimeKind.EXTERNAL and source.name not in spoken:
                 raise TimeError(
                     "HR-T050",
@@ -72,6 +75,20 @@ class Inputs:
                     place=source.name,
                     hint=f'declare it: bounds={{"{source.name}": {{"disorder": "10 seconds"}}}}',
                 )
+
+    def _check_sources(self, source: Source) -> None:
+        """Refuse sources by a column that the stream does not have, or beside bounds between streams."""
+        promise = self.promises.get(source.name)
+        if not isinstance(promise, SourcesPromise):
+            return
+        check_column(promise, source.columns, source.name)
+        if self.by_source(source.name) is None:
+            raise TimeError(
+                "HR-T052",
+                "a stream with sources by a column cannot have bounds between streams",
+                place=source.name,
+                hint="remove the stream from those bounds, or remove sources",
+            )
 
     def heard_by(self, streams: Collection[str]) -> frozenset[str]:
         """The streams, in addition to `streams`, whose arrivals can move a heartbeat of one of them."""
@@ -81,8 +98,14 @@ class Inputs:
     def counts_rows(self, stream: str) -> bool:
         """Whether every time that arrives matters, or only the greatest of an instant."""
         if self.heartbeats is None or stream not in self.heartbeats.streams:
-            return False
+            by_source = self.by_source(stream)
+            return by_source is not None and by_source.counts_rows
         return self.heartbeats.counts_rows(stream)
+
+    def by_source(self, stream: str) -> SourcesPromise | None:
+        """The promise of a stream that has sources by a column."""
+        promise = self.promise_of(stream)
+        return promise if isinstance(promise, SourcesPromise) else None
 
     def learns(self, stream: str) -> bool:
         """Whether arrivals on a stream prove anything."""

@@ -24,6 +24,7 @@ from headrace.time.ets import Policy, Promise, StrongestPromise
 from headrace.time.learned import CombinedHeartbeats
 from headrace.time.punctuation import Late, Punctuation, Rejected
 from headrace.time.row_promises import NOTHING, WILD, RowPromises, Said
+from headrace.time.sources import Cells, SourcesPromise
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 T = TypeVar("T")
@@ -144,6 +145,19 @@ class Streams:
         """Rows that are pushed may be punctuations and heartbeats; they hold for rows of later instants."""
         self._row_promises = promises
 
+    def set_bounds(self, stream: Source, promise: SourcesPromise, rules: Rules) -> None:
+        """Bounds for each group of a stream's sources; called again, they are others from here on.
+
+        What was promised under the old bounds still holds.
+        """
+        self.enter()
+        source = self._graph.declare(stream)
+        if isinstance(source.promise, SourcesPromise):
+            promise.follow(source.promise)
+        source.promise, source.admission.rules = promise, rules
+        source.arc.ordered = not rules.disordered
+        self._note_sources()
+
     def _note_sources(self) -> None:
         """Find the sources that make ETS by themselves, and which operators ask which sources."""
         self._declared.clear()
@@ -168,6 +182,7 @@ class Streams:
         times: ArrayLike | pa.Array | None,
         now: int | None,
         learn: bool,
+        cells: Cells | None = None,
     ) -> Batch:
         """The work of `Engine.push`."""
         source = self._graph.source(stream)
@@ -175,8 +190,8 @@ class Streams:
             self.set_clock(now)
         self._spoken.add(stream)
         said = self._hear(source, data) if self._row_promises.heard_by(stream) else NOTHING
-        rows, times = _chosen(data, times, said.data)
-        batch = source.push(rows, times, self._loop.now, learn=learn)
+        rows, times, cells = _chosen(data, times, cells, said.data)
+        batch = source.push(rows, times, self._loop.now, learn=learn, cells=cells)
         self._note(source, data, said)
         if source.waiting:
             self._entering[stream] = source
@@ -303,10 +318,13 @@ class Streams:
         self.enter()
         source.end()
 
-    def observe(self, stream: str, times: ArrayLike) -> None:
-        """Rows with these times arrived now on a stream; this engine gets only a part of its rows."""
+    def observe(self, stream: str, times: ArrayLike, cells: Cells | None = None) -> None:
+        """Rows with these times arrived now on a stream; this engine gets only a part of its rows.
+
+        `cells` are those of the rows' sources, if the stream has sources by a column.
+        """
         source = self._graph.source(stream)
-        source.observe(np.asarray(times, np.int64), self._loop.now)
+        source.observe(np.asarray(times, np.int64), self._loop.now, cells)
         self._loop.asking.came(source)
 
     def read_until(self, stream: str, instant: int) -> None:
@@ -379,16 +397,17 @@ class Streams:
 
 
 def _chosen(
-    data: pa.RecordBatch, times: ArrayLike | pa.Array | None, mask: Mask | None
-) -> tuple[pa.RecordBatch, ArrayLike | pa.Array | None]:
-    """The rows in the mask, and their times; None: all rows."""
+    data: pa.RecordBatch, times: ArrayLike | pa.Array | None, cells: Cells | None, mask: Mask | None
+) -> tuple[pa.RecordBatch, ArrayLike | pa.Array | None, Cells | None]:
+    """The rows in the mask, with their times and cells; None: all rows."""
     if mask is None:
-        return data, times
+        return data, times, cells
     rows = data.filter(pa.array(mask))
+    cells = None if cells is None else cells[mask]
     if times is None:
-        return rows, None
+        return rows, None, cells
     known = times if isinstance(times, pa.Array | pa.ChunkedArray) else pa.array(times)
-    return (rows, known.filter(pa.array(mask))) if len(known) == len(mask) else (data, times)
+    return (rows, known.filter(pa.array(mask)), cells) if len(known) == len(mask) else (data, times, cells)
 
 
 def _emptied(kept: list[T]) -> list[T]:

@@ -20,6 +20,7 @@ from headrace.graph.gates import Gate
 from headrace.state.columns import raw_values
 from headrace.time.durations import readable
 from headrace.time.punctuation import Late, Punctuate, Rejected
+from headrace.time.sources import Cells
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
 
 _MANY = 1024
@@ -61,7 +62,7 @@ class Admission:
     gates: list[Gate] = field(default_factory=list)
     late: list[Late] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
-    heartbeat: int = MIN_TIME
+    heartbeat: int | Times = MIN_TIME
     rows_in: int = 0
     rows_late: int = 0
     rows_rejected: int = 0
@@ -94,8 +95,10 @@ class Admission:
             raise
         self.rows_in += rows
 
-    def timed(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None) -> tuple[pa.RecordBatch, Times]:
-        """The rows that have a time, and their times; rows without one are rejected."""
+    def timed(
+        self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, cells: Cells | None = None
+    ) -> tuple[pa.RecordBatch, Times, Cells | None]:
+        """The rows that have a time, their times and their cells; rows without a time are rejected."""
         if times is None:
             raise InputError(
                 "HR-I001",
@@ -104,12 +107,14 @@ class Admission:
                 hint="pass times=, one int64 per row",
             )
         if _are_ticks(times, data.num_rows):
-            return data, times
+            return data, times, cells
         ticks = self._one_per_row(times, data.num_rows)
         if ticks.null_count:
             self.reject(Rejected(self.stream, "HR-R001", "the row has no time", data.filter(ticks.is_null())))
-            data, ticks = data.filter(ticks.is_valid()), ticks.drop_null()
-        return data, ticks.to_numpy(zero_copy_only=False)
+            valid = ticks.is_valid()
+            cells = None if cells is None else cells[valid.to_numpy(zero_copy_only=False)]
+            data, ticks = data.filter(valid), ticks.drop_null()
+        return data, ticks.to_numpy(zero_copy_only=False), cells
 
     def _one_per_row(self, times: ArrayLike | pa.Array, rows: int) -> pa.Array:
         """Times as an Arrow array of int64 ticks; Arrow timestamps count microseconds."""
@@ -186,18 +191,28 @@ class Admission:
         self.reject(Rejected(self.stream, "HR-R004", reason, batch.data.filter(pa.array(wrong))))
         return batch.filter(~wrong)
 
-    def enforced(self, batch: Batch, now: int, in_force: int, reach: Extent) -> Batch:
-        """The rows that may enter: they break no promise, made or in force, or are admitted anyway."""
-        if self.rules.enforce != "refuse":
-            self.heartbeat = max(self.punctuate.promised, in_force)
-        else:
-            self.heartbeat = self.punctuate.promised
-        if reach.low > self.heartbeat and not self.punctuate.closes:
+    def enforced(self, batch: Batch, now: int, in_force: int | Times, reach: Extent) -> Batch:
+        """The rows that may enter: they break no promise, made or in force, or are admitted anyway.
+
+        `in_force` holds for all rows, or for each row.
+        """
+        self.heartbeat = self._binding(in_force)
+        greatest = self.heartbeat if isinstance(self.heartbeat, int) else self.heartbeat.max(initial=MIN_TIME)
+        if reach.low > greatest and not self.punctuate.closes:
             return batch
         broken = (batch.start <= self.heartbeat) | self.punctuate.closed_to(batch.start, batch.data)
         if not broken.any():
             return batch
         return _ENFORCE[self.rules.enforce](self, batch, broken, now)
+
+    def _binding(self, in_force: int | Times) -> int | Times:
+        """The heartbeat that rows must keep."""
+        promised = self.punctuate.promised
+        if self.rules.enforce == "refuse":
+            return promised
+        if isinstance(in_force, np.ndarray):
+            return np.maximum(promised, in_force)
+        return max(promised, in_force)
 
     def reject(self, rejected: Rejected) -> None:
         """Set rows, or raw text that never became rows, apart with a reason."""
@@ -222,7 +237,7 @@ class Admission:
     def _strict(self, batch: Batch, broken: Mask, now: int) -> Batch:
         """`strict`: set all rows that break a promise apart as late."""
         none = np.zeros(int(np.count_nonzero(broken)), np.int64)
-        self._set_apart(batch.filter(broken), none, none.astype(np.bool_))
+        self._set_apart(batch, broken, none, none.astype(np.bool_))
         return batch.filter(~broken)
 
     def _admit(self, batch: Batch, broken: Mask, now: int) -> Batch:
@@ -238,15 +253,15 @@ class Admission:
             gate.settle(alive)
         late = closed | (broken & (missed > 0))
         if late.any():
-            self._set_apart(batch.filter(late), missed[late], alive[late])
+            self._set_apart(batch, late, missed[late], alive[late])
         return batch.filter(alive)
 
-    def _set_apart(self, batch: Batch, missed: Times, admitted: Mask) -> None:
+    def _set_apart(self, batch: Batch, late: Mask, missed: Times, admitted: Mask) -> None:
         """Report rows as late; those `admitted` go in anyway and are not counted as late."""
-        reasons = self.punctuate.broken_by(batch.start, batch.data) if self.punctuate.closes else ()
-        self.late.append(
-            Late(self.stream, batch.data, batch.start, self.heartbeat, missed, admitted, reasons)
-        )
+        heartbeat = self.heartbeat if isinstance(self.heartbeat, int) else self.heartbeat[late]
+        rows = batch.filter(late)
+        reasons = self.punctuate.broken_by(rows.start, rows.data) if self.punctuate.closes else ()
+        self.late.append(Late(self.stream, rows.data, rows.start, heartbeat, missed, admitted, reasons))
         self.rows_late += int(np.count_nonzero(~admitted))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,10 @@ from headrace.graph.admission import Admission, Rules
 from headrace.operators.contract import ignore_heartbeat
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.schema import show_columns
+from headrace.state.source_cells import cells_of
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
 from headrace.time.punctuation import Punctuation
+from headrace.time.sources import Cells, SourcesPromise
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
 
 if TYPE_CHECKING:
@@ -80,16 +83,23 @@ class SourceNode:
         return self.admission.rules
 
     def push(
-        self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int, *, learn: bool = True
+        self,
+        data: pa.RecordBatch,
+        times: ArrayLike | pa.Array | None,
+        now: int,
+        *,
+        learn: bool = True,
+        cells: Cells | None = None,
     ) -> Batch:
         """Stamp, check and enter rows; returns those that went in. A push that is refused leaves no trace.
 
         Without `learn`, the promise learns of the arrivals only through `observe`. If the rows of an instant
-        are judged together, all that pass the other checks are returned, and wait for `enter`.
+        are judged together, all that pass the other checks are returned, and wait for `enter`. `cells` are
+        those of the rows, if the stream has sources by a column that the rows do not bring.
         """
         self.check(data)
         with self.admission.accounting(data.num_rows):
-            batch = self._stamp(data, times, now)
+            batch = self._stamp(data, times, now, cells)
             if self.kind is TimeKind.EXTERNAL:
                 batch = self._admit(batch, now, learn)
         if self.admission.together:
@@ -117,11 +127,13 @@ class SourceNode:
                 hint="names, types and order must be those declared",
             )
 
-    def _stamp(self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int) -> Batch:
+    def _stamp(
+        self, data: pa.RecordBatch, times: ArrayLike | pa.Array | None, now: int, cells: Cells | None
+    ) -> Batch:
         """The rows with their times: their own if the stream is external, else given here."""
         if self.kind is TimeKind.EXTERNAL:
-            data, brought = self.admission.timed(data, times)
-            return Batch(data, brought, arrival=constant(now, data.num_rows))
+            data, brought, cells = self.admission.timed(data, times, cells)
+            return Batch(data, brought, self._cells(data, cells), arrival=constant(now, data.num_rows))
         if times is not None:
             raise InputError(
                 "HR-I011",
@@ -135,9 +147,26 @@ class SourceNode:
         start = np.full(data.num_rows, stamp, np.int64)
         return Batch(data, start, arrival=constant(now, data.num_rows))
 
-    def observe(self, times: Times, now: int) -> None:
+    def _cells(self, data: pa.RecordBatch, cells: Cells | None) -> Times | None:
+        """The cells of rows that are judged by their sources.
+
+        They are carried as the `end` of each row, which no row of a stream has, so that rows that are set
+        apart take their cells along.
+        """
+        if not isinstance(self.promise, SourcesPromise):
+            return None
+        if cells is not None:
+            return cells.astype(np.int64)
+        by = self.promise.by
+        return cells_of(data.column(by.column), by.cells) if by.column in data.schema.names else None
+
+    def observe(self, times: Times, now: int, cells: Cells | None = None) -> None:
         """Learn from rows with these times that came in at `now`, here or in another part of the stream."""
-        if len(times):
+        if not len(times):
+            return
+        if isinstance(self.promise, SourcesPromise):
+            self.promise.observe(times, now, self.read_until, cells)
+        else:
             self.promise.observe(times, now, self.read_until)
 
     def feed(self, batch: Batch) -> None:
@@ -151,16 +180,19 @@ class SourceNode:
         batch = self.admission.guarded(batch, now, reach)
         if self.stamp is not None:
             batch = self.admission.stamped(batch, self.stamp)
-        times = batch.start
+        times, cells = batch.start, batch.end
+        batch = batch if cells is None else replace(batch, end=None)
         in_force = self._known_before(now)
         if self.admission.together:
             self._waiting_under, kept = in_force, batch
+        elif self.rules.enforce == "strict" and cells is not None:
+            kept = self.admission.enforced(batch, now, self._promised_each(cells, now), reach)
         else:
             if self.rules.enforce == "admit" and reach.low <= in_force and bool((times <= in_force).any()):
                 self.catch_up()
             kept = self.admission.enforced(batch, now, in_force, reach)
         if learn:
-            self.observe(times, now)
+            self.observe(times, now, cells)
         kept = kept if reach.ordered else sort_by_start(kept)
         if len(kept) and self.arc.ordered and self.arc.rows_in and kept.first <= self.arc.heartbeat:
             raise InputError(
@@ -221,6 +253,15 @@ class SourceNode:
         """The heartbeat that was known before the rows that arrive at `now`."""
         return self.promise.before(now) if self.read_until is None else self.held_to
 
+    def _promised_each(self, cells: Times, now: int) -> Times:
+        """For each row, the promise of its group of sources that was known before the rows at `now`.
+
+        Rows that are admitted late are judged by the stream alone: its heartbeat decides what was answered.
+        """
+        assert isinstance(self.promise, SourcesPromise)
+        by_cell = self.promise.before_each(now) if self.read_until is None else self.promise.held_each()
+        return by_cell[cells]
+
     def read_up_to(self, instant: int) -> None:
         """Note that all rows that reached the source by `instant` have been pushed.
 
@@ -234,6 +275,8 @@ class SourceNode:
         """All rows read so far are in; rows read later are judged by the heartbeat known now."""
         if self.read_until is not None:
             self.held_to = self.known(now)
+            if isinstance(self.promise, SourcesPromise):
+                self.promise.hold(now, self.read_until)
 
     def known(self, now: int) -> int:
         """The largest heartbeat known at `now`, even if no ETS was made for it."""

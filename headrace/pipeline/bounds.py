@@ -157,7 +157,11 @@ def _check_groups(reader: Locating, at: Path_, groups: list[list[str]], streams:
 
 
 def _check_stream(reader: Locating, at: Path_, name: str, streams: Streams) -> None:
-    """Raise an error unless `name` is a stream with external time."""
+    """Raise an error unless `name` is a stream with external time, and one bound for all of its rows."""
+    said = streams.get(name)
+    if said is not None and said.sources is not None:
+        message = f"stream {name!r} has sources by a column, so [skew] cannot name it"
+        _fail(reader, "HR-F151", message, at, "remove the stream from [skew], or remove its sources")
     if streams.get(name) is None:
         near = difflib.get_close_matches(name, streams, n=1)
         what = "does not have external time" if name in streams else "does not exist"

@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,9 +37,11 @@ from headrace.pipeline.stalling import stalls
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import DataType, Schema
 from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
+from headrace.state.source_cells import check_column
 from headrace.time.declared import Skew
 from headrace.time.ets import Policy, policy
 from headrace.time.row_promises import can_be_compared
+from headrace.time.sources import INSTANTS, SourceGroups, SourcesPromise
 from headrace.time.timestamp import MAX_TIME
 
 NO_SPARK: Final = (
@@ -216,6 +219,7 @@ class Reader:
             )
         definition = self.at(at, lambda: StreamDef(name, schema, kind, column, domain))
         lateness = lateness_of(self, (*at, "bounds"), spec.bounds, domain)
+        lateness = replace(lateness, sources=self._sources(at, spec, schema, domain))
         guard = self.at((*at, "guard"), maybe(spec.guard, domain))
         idle = None if spec.idle is None else self.at((*at, "idle"), _policy(spec.idle, domain))
         external = kind is TimeKind.EXTERNAL
@@ -362,6 +366,37 @@ class Reader:
             hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(stream.schema.names)}"
             raise self._fail("HR-F045", f"stream {stream.name!r} has no column {column!r}", at, hint)
         return stream.schema.field(column).type
+
+    def _sources(
+        self, at: Path_, spec: StreamSpec, schema: Schema, domain: int | None
+    ) -> SourceGroups | None:
+        """Sources by a column: it must exist, and bounds must say something about groups."""
+        given, place = spec.sources, (*at, "sources")
+        if given is None:
+            return None
+        if spec.time.kind != "external":
+            message = f"{spec.time.kind} time has no late rows, so sources have no effect"
+            raise self._fail("HR-F150", message, place, "remove sources")
+        if given.column not in schema.names:
+            near = difflib.get_close_matches(given.column, schema.names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"columns: {', '.join(schema.names)}"
+            message = f"the column of the sources {given.column!r} does not exist"
+            raise self._fail("HR-F150", message, (*place, "column"), hint)
+        bounds = spec.bounds
+        other = next((key for key in ("slack", "transit", "skew") if getattr(bounds, key) is not None), None)
+        if other is not None:
+            message = f"sources and the bound {other} cannot be combined"
+            raise self._fail("HR-F150", message, place, f"remove {other}, or remove sources")
+        if bounds.latency is not None and bounds.disorder is None and bounds.estimate is None:
+            message, hint = "latency alone is the same for all sources", "add disorder or estimate to bounds"
+            raise self._fail("HR-F150", message, place, f"{hint}, or remove sources")
+        idle = self.at((*place, "idle"), maybe(given.idle, domain))
+        groups = self.at(
+            place,
+            lambda: SourceGroups(given.column, given.groups, idle, INSTANTS if given.choose else None),
+        )
+        self.at(place, lambda: check_column(SourcesPromise(groups, 0), schema, ""))
+        return groups
 
     # --- tables and queries
 

@@ -151,8 +151,9 @@ class Pipeline:
         return Declared(streams, self.skew)
 
     def heartbeats(self) -> CombinedHeartbeats | None:
-        """The generator of the heartbeats of all external streams; None if no stream is external."""
-        return self.declared.heartbeats() if self.declared.streams else None
+        """The generator of the heartbeats of external streams without sources by a column; None: no such."""
+        found = self.declared.heartbeats()
+        return found if found.streams else None
 
     def promises(self) -> dict[str, Promise]:
         """The promises that depend on the clock, by stream."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from headrace.errors import TimeError
 from headrace.time.durations import seconds, ticks
 from headrace.time.row_promises import PunctuationRows
+from headrace.time.sources import GROUPS, MOST_GROUPS
 
 Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
@@ -268,6 +269,20 @@ class BoundsOf(Table):
     estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None
 
 
+class SourcesOf(Table):
+    """Sources by a column: bounds hold for each group of them. `idle`: a silent group no longer counts."""
+
+    column: str
+    groups: int = Field(default=GROUPS, ge=1, le=MOST_GROUPS)
+    idle: Length | None = None
+    choose: bool = True
+
+
+def _as_sources(value: Any) -> Any:
+    """Accept a string as short form: the name of the column."""
+    return {"column": value} if isinstance(value, str) else value
+
+
 class ShedOf(Table):
     """Load shedding: of the rows beyond a backlog of `above`, only a share `keep` is kept."""
 
@@ -316,6 +331,7 @@ class StreamSpec(Table):
     columns: str | dict[str, str] = Field(alias="schema")
     time: TimeOf = Field(default_factory=TimeOf)
     bounds: BoundsOf = Field(default_factory=BoundsOf)
+    sources: Annotated[SourcesOf | None, BeforeValidator(_as_sources)] = None
     guard: Length | None = None
     enforcement: Literal["strict", "admit"] = "strict"
     arrival: str | None = None

@@ -6,7 +6,7 @@ Pipeline files and `SparkOptions` are both read into these, so both runtimes pro
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.time.bounds import NEVER, Bounds
 from headrace.time.estimation import Adaptivity, SkewEstimator
@@ -16,6 +16,7 @@ from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import CombinedHeartbeats, Generator, LearnedHeartbeats
 from headrace.time.quantile import Confidence, QuantileEstimator
 from headrace.time.skew import Pair, SkewMatrix
+from headrace.time.sources import SourceGroups, SourcesPromise
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Lateness:
     that it should have come before. It is at most `latency` behind the clock when it comes, and keeps pace
     with the clock to within `skew`. It takes at most `transit` from its source to here (the L of Srivastava &
     Widom, §2): `disorder` and bounds between streams are about the source, and hold here so much later.
+    With `sources` these bounds hold for each group of sources by itself.
     """
 
     disorder: int | None = None
@@ -34,6 +36,7 @@ class Lateness:
     slack: int | None = None
     transit: int = 0
     skew: int | None = None
+    sources: SourceGroups | None = None
 
     @property
     def is_declared(self) -> bool:
@@ -45,6 +48,13 @@ class Lateness:
     def follows_clock(self) -> bool:
         """Whether the watermark rises with the clock alone."""
         return self.latency is not None or self.skew is not None
+
+    def by_source(self) -> SourcesPromise | None:
+        """The promise by groups of sources, if a column names them."""
+        if self.sources is None:
+            return None
+        behind = None if self.confidence is not None else (self.disorder or 0) + 1
+        return SourcesPromise(self.sources, behind, self.latency, self.confidence)
 
     def pairs(self) -> list[Pair]:
         """The bounds of a stream on itself."""
@@ -110,7 +120,10 @@ class Declared:
         return self.streams[name].is_declared or self.skew.bounds_stream(name) or self.skew.learns(name)
 
     def heartbeats(self) -> CombinedHeartbeats:
-        """The generator of the heartbeats of all streams."""
+        """The generator of the heartbeats of all streams that have no sources by a column."""
+        whole = {name: said for name, said in self.streams.items() if said.sources is None}
+        if len(whole) < len(self.streams):
+            return replace(self, streams=whole).heartbeats()
         timeout = NEVER if self.skew.timeout is None else self.skew.timeout
         generators: list[Generator] = [
             LearnedHeartbeats(QuantileEstimator([name], said.confidence), timeout)
@@ -125,9 +138,13 @@ class Declared:
         return CombinedHeartbeats(list(self.streams), generators)
 
     def promises(self) -> dict[str, Promise]:
-        """The promises that depend on the clock, by stream."""
+        """The promises that depend on the clock or on the sources of rows, by stream."""
         found: dict[str, Promise] = {}
         for name, said in self.streams.items():
+            by_source = said.by_source()
+            if by_source is not None:
+                found[name] = by_source
+                continue
             made: list[Promise] = [] if said.latency is None else [TimerPromise(said.latency)]
             made += [] if said.skew is None else [SkewPromise(said.skew)]
             if made:

@@ -179,15 +179,15 @@ def _mask(array: pa.Array) -> Mask:
 class Late:
     """Rows that came although a punctuation had promised that they would not.
 
-    `heartbeat` applied at that time. `missed` counts the results that each row came too late for; an
-    `admitted` row still counted in others. `reasons` name the punctuation that each row broke; None for rows
-    that were late by their time.
+    `heartbeat` applied at that time, to all rows or to each. `missed` counts the results that each row came
+    too late for; an `admitted` row still counted in others. `reasons` name the punctuation that each row
+    broke; None for rows that were late by their time.
     """
 
     stream: str
     rows: pa.RecordBatch
     times: Times
-    heartbeat: int
+    heartbeat: int | Times
     missed: Times
     admitted: Mask
     reasons: tuple[str | None, ...] = ()

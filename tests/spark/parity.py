@@ -34,9 +34,10 @@ from headrace.time.ets import (
 )
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import LearnedHeartbeats
-from headrace.time.quantile import QuantileEstimator
+from headrace.time.quantile import Confidence, QuantileEstimator
 from headrace.time.row_promises import HeartbeatRows, PunctuationRows, RowPromises
 from headrace.time.skew import Pair, SkewMatrix
+from headrace.time.sources import SourceGroups, SourcesPromise
 from tests.spark.simulated import MicroBatch
 
 SCHEMAS = {
@@ -256,6 +257,21 @@ CASES = {
     "skew to the clock": Case(BOTH, promised(SkewPromise(5), SkewPromise(2))),
     "matrix": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(MATRIX, {"s": 2, "u": 4}, timeout=20)))),
     "matrix of tuples": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(COUNTED, 3, timeout=20)))),
+    "sources by a column": Case(
+        PER_KEY,
+        promised(
+            SourcesPromise(SourceGroups("c", 2, idle=12, choose_after=2), 3, 30),
+            SourcesPromise(SourceGroups("k", 3, choose_after=None), 3),
+        ),
+        restart=True,
+    ),
+    "sources and an estimate": Case(
+        JOINED,
+        promised(
+            SourcesPromise(SourceGroups("c", 2), confidence=Confidence(0.1, ceiling=9)),
+            SourcesPromise(SourceGroups("c", 2), latency=15, confidence=Confidence(0.1, ceiling=9)),
+        ),
+    ),
     "learned": Case(
         JOINED, managed(LearnedHeartbeats(QuantileEstimator(("s", "u")), timeout=15)), restart=True
     ),

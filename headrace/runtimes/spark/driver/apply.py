@@ -30,6 +30,7 @@ from headrace.runtimes.spark.worker.running import QUERY
 from headrace.schema import Schema
 from headrace.sql import Query
 from headrace.time.ets import StrongestPromise, TimerPromise
+from headrace.time.sources import SourcesPromise
 
 KINDS = frozenset((RESULT, LATE, REJECTED))
 
@@ -144,15 +145,14 @@ def refuse_latency_without_timer(options: SparkOptions, inputs: Inputs, streams:
         return
     for name in streams:
         promise = inputs.promises.get(name)
-        if (
-            isinstance(promise, TimerPromise | StrongestPromise)
-            or getattr(promise, "latency", None) is not None
-        ):
+        by_clock = isinstance(promise, SourcesPromise) and promise.by_clock
+        by_clock = by_clock or isinstance(promise, TimerPromise | StrongestPromise)
+        if by_clock or getattr(promise, "latency", None) is not None:
             raise SparkError(
                 "HR-SP19",
-                "a bound on latency needs a timer as its clock",
+                "a bound on latency, and `idle`, need a timer as their clock",
                 place=name,
-                hint='leave timer out to use "1 second", or leave latency out',
+                hint='leave timer out to use "1 second", or leave latency and idle out',
             )
 
 

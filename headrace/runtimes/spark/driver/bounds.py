@@ -22,11 +22,16 @@ from headrace.time.durations import Duration, ticks
 from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
 from headrace.time.grouping import Grouped
 from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.sources import GROUPS, INSTANTS, SourceGroups, SourcesPromise
 from headrace.time.timestamp import MAX_TIME
 
-KEYS: Final = tuple(BoundsOf.model_fields)
+KEYS: Final = (*BoundsOf.model_fields, "sources")
 ALONE: Final = frozenset(("disorder", "latency", "skew"))
 """Bounds that need nothing but the stream itself: a promise for each stream, without a shared generator."""
+BY_SOURCE: Final = frozenset(("disorder", "latency", "estimate"))
+"""Bounds that can hold for each group of a stream's sources."""
+SOURCES: Final = ("column", "groups", "idle", "choose")
+"""The keys of `sources`."""
 StreamBounds = Mapping[str, Any] | Promise
 AllBounds = Mapping[str, StreamBounds] | Bounds | Grouped | Heartbeats | None
 
@@ -68,6 +73,13 @@ def inputs_of(
             raise SparkError(
                 "HR-SP13", f"bounds for {name!r}, which the query does not read", hint=nearest(name, streams)
             )
+    grouped = {n: given for n, given in bounds.items() if isinstance(given, Mapping) and "sources" in given}
+    if grouped:
+        rest = {name: given for name, given in bounds.items() if name not in grouped}
+        others = [name for name in streams if name not in grouped]
+        whole = inputs_of(rest or None, others, enforce, guard, per_second, skew, witnesses, stamped)
+        by_source = {name: promise(name, given, per_second) for name, given in grouped.items()}
+        return replace(whole, promises={**whole.promises, **by_source}, rules=rules)
     if skew is not None or any(isinstance(each, Mapping) and each.keys() - ALONE for each in bounds.values()):
         said = _Declaring(per_second).declared(bounds, [*streams, *witnesses], stamped, skew or {})
         known = {n: each for n, each in said.streams.items() if n in witnesses or said.is_bounded(n)}
@@ -146,6 +158,8 @@ def promise(name: str, given: StreamBounds, per_second: int | None) -> Promise:
         return given
     for key in given:
         _check_key(name, key)
+    if "sources" in given:
+        return _by_source(name, given, per_second)
     found: dict[str, Any] = {key: ticks(value, per_second, name) for key, value in given.items()}
     if found.keys() == {"latency"}:
         return TimerPromise(found["latency"])
@@ -159,6 +173,33 @@ def promise(name: str, given: StreamBounds, per_second: int | None) -> Promise:
             hint="use disorder, latency, both of these, or skew alone",
         )
     return DisorderPromise(found["disorder"], found.get("latency"))
+
+
+def _by_source(name: str, given: Mapping[str, Any], per_second: int | None) -> SourcesPromise:
+    """Bounds for each group of the sources of a stream."""
+    said = {key: value for key, value in given.items() if key != "sources"}
+    if said.keys() - BY_SOURCE:
+        message = f"sources and {min(said.keys() - BY_SOURCE)} cannot be combined"
+        raise SparkError("HR-SP50", message, place=name, hint=f"use {', '.join(sorted(BY_SOURCE))}")
+    by = source_groups(name, given["sources"], per_second)
+    known = _Declaring(per_second).declared({name: said}, [name], (), {}).streams[name]
+    behind = None if known.disorder is None else known.disorder + 1
+    return SourcesPromise(by, behind, known.latency, known.confidence)
+
+
+def source_groups(name: str, given: Any, per_second: int | None) -> SourceGroups:
+    """`sources`: the name of a column, or a mapping with it."""
+    table: dict[str, Any] = {"column": given} if isinstance(given, str) else given
+    if not isinstance(table, Mapping) or not isinstance(table.get("column"), str):
+        message = f"sources must name a column, got {given!r}"
+        raise SparkError("HR-SP50", message, place=name, hint='write "sources": {"column": "device"}')
+    for key in table:
+        if key not in SOURCES:
+            hint = nearest(key, SOURCES)
+            raise SparkError("HR-SP50", f"unknown key {key!r} of sources", place=name, hint=hint)
+    idle = None if table.get("idle") is None else ticks(table["idle"], per_second, name)
+    choose_after = INSTANTS if table.get("choose", True) else None
+    return SourceGroups(table["column"], table.get("groups", GROUPS), idle, choose_after)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

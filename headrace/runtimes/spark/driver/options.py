@@ -35,8 +35,9 @@ class SparkOptions:
     """How late rows may be, by stream: `{"bids": {"disorder": "10 seconds", "latency": "1 minute"}}`.
 
     `disorder` is relative to the newest row of the stream, `latency` to the clock. `slack`, `transit`, `skew`
-    and `estimate` are as in a pipeline file. A `headrace.time.bounds.Bounds` or learned heartbeats describe
-    all streams at once.
+    and `estimate` are as in a pipeline file. With `"sources": "device"`, bounds hold for each group of
+    sources, which this column names. A `headrace.time.bounds.Bounds` or learned heartbeats describe all
+    streams at once.
     """
 
     skew: Mapping[str, Any] | None = None

@@ -78,12 +78,13 @@ class Frames:
             )
         said = stream.lateness
         by_clock = said.follows_clock or said.transit > 0 or stream.rules.guard != MAX_TIME
+        by_clock = by_clock or (said.sources is not None and said.sources.idle is not None)
         if self.pipeline.ticks_per_second is None and by_clock and not self.replays:
             raise PipelineError(
                 "HR-F017",
                 "on Spark the clock runs in real time, but this stream counts ticks",
                 place=place,
-                hint="leave latency, skew, transit and guard out, or set arrival to a column",
+                hint="leave latency, skew, transit, idle and guard out, or set arrival to a column",
             )
 
     def timed(self, stream: PipelineStream, df: DataFrame) -> DataFrame:

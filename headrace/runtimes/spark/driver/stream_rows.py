@@ -17,6 +17,7 @@ from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.reading import ALL, modified, regrouped
 from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.runtimes.spark.worker.partitioner import BAD, NOW, REACHED, SAID, TIME, StreamSpec
+from headrace.runtimes.spark.worker.source_column import SOURCE
 from headrace.schema import Schema
 from headrace.sql import Query
 from headrace.time.row_promises import RowPromises
@@ -90,6 +91,7 @@ def stream_rows(
         NOW: [] if stream.clockless else [now(df, per_second, options).alias(NOW)],
         REACHED: _reached(df, stream, per_second, options),
         BAD: [df[BAD]] if BAD in df.columns else [],
+        SOURCE: _source(df, stream, source, prefixes),
     }
     chosen = df.select(*payload, *(column for columns in extra.values() for column in columns))
     names = tuple(name for name, columns in extra.items() if columns)
@@ -107,6 +109,15 @@ def spoken_columns(df: DataFrame, name: str, promises: RowPromises) -> tuple[lis
     columns = [column_of(df, column, name) for column in needed]
     schema = to_arrow_schema(df.select(*columns).schema, timezone="UTC")
     return [column.alias(f"{SAID}{i}") for i, column in enumerate(columns)], schema
+
+
+def _source(df: DataFrame, stream: StreamSpec, source: Source, prefixes: Mapping[str, Plan]) -> list[Column]:
+    """The source of a row, if Spark's own filters and projections may take its column away."""
+    if stream.sources is None or source.name not in prefixes:
+        return []
+    column = stream.sources.name
+    type = spark_schema(source.schema)[column].dataType
+    return [column_of(df, column, source.name).cast(type).alias(SOURCE)]
 
 
 def _reached(

@@ -34,6 +34,7 @@ from headrace.runtimes.spark.worker.partitioner import StreamSpec, Target
 from headrace.runtimes.spark.worker.promising import Hearer, Speech
 from headrace.runtimes.spark.worker.running import QUERY, HostSpec
 from headrace.runtimes.spark.worker.shards import shard_keys_for
+from headrace.runtimes.spark.worker.source_column import SourceColumn
 from headrace.runtimes.spark.worker.state_store import Layout, key_text
 from headrace.schema import Schema
 from headrace.time.ets import TimerPromise, periodic
@@ -530,7 +531,16 @@ def _stream(number: int, source: Source, key: Key, world: World, partials: Parti
         world.recorded,
         partials,
         _lag(inputs, name),
+        sources=_sources(inputs, name),
     )
+
+
+def _sources(inputs: Inputs, stream: str) -> SourceColumn | None:
+    """The column that names the sources of a stream, if its bounds hold for groups of them."""
+    promise = inputs.by_source(stream)
+    if promise is None:
+        return None
+    return SourceColumn(promise.by.column, promise.by.cells, inputs.rules_of(stream).enforce == "strict")
 
 
 def _witnesses(streams: Sequence[StreamSpec], world: World) -> list[StreamSpec]:

@@ -68,6 +68,7 @@ class Package:
     polled every source. `commands` are files of the control log, as JSON. `reached`, from a task that reads a
     stream with a rate limit, is when its newest row reached the source, or `NO_TIME` if that is unknown.
     `promises` are punctuations and heartbeats that came as rows (`promising.Speech`).
+    `cells` and `seen_cells` are the sources of rows and of times, if the stream has sources by a column.
     """
 
     stream: int
@@ -86,10 +87,12 @@ class Package:
     reached: int | None = None
     commands: npt.NDArray[np.uint8] | None = None
     promises: npt.NDArray[np.uint8] | None = None
+    cells: npt.NDArray[np.uint16] | None = None
+    seen_cells: npt.NDArray[np.uint16] | None = None
 
     FIELDS = (
         *("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "side_output", "bad"),
-        *("clock", "reached", "commands", "promises"),
+        *("clock", "reached", "commands", "promises", "cells", "seen_cells"),
     )
 
     def body(self) -> bytes:

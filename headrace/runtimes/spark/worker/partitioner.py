@@ -41,6 +41,7 @@ from headrace.runtimes.spark.worker.packing import (
 from headrace.runtimes.spark.worker.preaggregate import Preaggregation
 from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.shards import shard_of, split
+from headrace.runtimes.spark.worker.source_column import Cells, SourceColumn
 from headrace.schema import Schema
 from headrace.time.row_promises import WILD, Said
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
@@ -57,8 +58,8 @@ KEEP = "__headrace_keep"
 """Whether the row passed the filters that Spark runs. A row that did not still carries its time."""
 
 Array = Callable[[pa.RecordBatch], pa.Array]
-Seen = tuple[Times, Times]
-"""Times that arrived, and the instant at which each arrived."""
+Seen = tuple[Times, Times, Cells | None]
+"""Times that arrived, the instant at which each arrived, and its source if that matters."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class StreamSpec:
     sent. `lag`, if known, is how far behind the clock a row may be: rows further behind are sent one by one,
     since only the host knows whether they are late. `takes` is how much of its source a micro-batch reads
     (`headrace.runtimes.spark.driver.reading`). The plan does not read a `witness`: only its times are sent,
-    because they may advance the heartbeats of other streams.
+    because they may advance the heartbeats of other streams. `sources`: bounds hold for each group of
+    sources, which a column names.
     """
 
     number: int
@@ -84,6 +86,7 @@ class StreamSpec:
     lag: int | None = None
     witness: bool = False
     takes: str = ALL
+    sources: SourceColumn | None = None
 
     @property
     def read(self) -> Source:
@@ -116,6 +119,8 @@ class Sent:
     sound: Mask | None = None
     raw: int = 0
     rejected: int = 0
+    seen_cells: Cells | None = None
+    cells: Cells | None = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +135,11 @@ class Target:
         stream, shards = self.stream, len(self.route.shard_keys)
         if stream.witness:
             times = (sent.seen, sent.seen_at if stream.recorded else None)
-            package = Package(stream.number, sent.now, seen=times[0], seen_at=times[1])
+            package = Package(
+                stream.number, sent.now, seen=times[0], seen_at=times[1], seen_cells=sent.seen_cells
+            )
             return [package] * shards
-        rows, ticks, clocks = sent.rows, sent.times, sent.clocks
+        rows, ticks, clocks, cells = sent.rows, sent.times, sent.clocks, sent.cells
         places = (
             shard_of([key(rows) for key in keys], rows.num_rows, shards)
             if keys
@@ -142,6 +149,7 @@ class Target:
         if shards > 1:
             rows, clocks = rows.take(pa.array(order)), clocks[order]
             ticks = None if ticks is None else ticks[order]
+            cells = None if cells is None else cells[order]
         return [
             Package(
                 stream.number,
@@ -151,6 +159,8 @@ class Target:
                 clocks[begin:stop] if stream.recorded else None,
                 sent.seen,
                 sent.seen_at if stream.recorded else None,
+                cells=None if cells is None else cells[begin:stop],
+                seen_cells=sent.seen_cells,
             )
             for begin, stop in pairwise(bounds.tolist())
         ]
@@ -245,8 +255,12 @@ class Partitioner:
             return _kept(Sent(int(clocks[-1]), rows, None, clocks), batch)
         times = batch.column(TIME)
         sound = self._sound(times, clocks)
-        seen, seen_at = self._seen(times, clocks, sound)
-        return _kept(Sent(int(clocks[-1]), rows, _filled(times), clocks, seen, seen_at, sound), batch)
+        sources = self._stream.sources
+        cells = None if sources is None else sources.of(batch, rows)
+        seen, seen_at, seen_cells = self._seen(times, clocks, sound, cells)
+        judged = None if sources is None or not sources.judged else cells
+        sent = Sent(int(clocks[-1]), rows, _filled(times), clocks, seen, seen_at, sound)
+        return _kept(replace(sent, seen_cells=seen_cells, cells=judged), batch)
 
     def _reduced(self, sent: Sent, reduce: Preaggregation) -> Sent:
         """Partial rows in place of the rows; rows that will be rejected are counted here."""
@@ -287,14 +301,21 @@ class Partitioner:
             return False
         return bool(ticks.min() > -FARTHEST and ticks.max() < FARTHEST)
 
-    def _seen(self, times: pa.Array, clocks: Times, sound: Mask) -> tuple[Times | None, Times | None]:
+    def _seen(
+        self, times: pa.Array, clocks: Times, sound: Mask, cells: Cells | None
+    ) -> tuple[Times | None, Times | None, Cells | None]:
         """The times that advance heartbeats."""
         if not self._stream.learns:
-            return None, None
+            return None, None, None
         ticks = _filled(times)
         if not sound.all():
             ticks, clocks = ticks[sound], clocks[sound]
-        return (ticks, clocks) if self._stream.counts else _greatest(ticks, clocks)
+            cells = None if cells is None else cells[sound]
+        if self._stream.counts:
+            return ticks, clocks, cells
+        if self._stream.sources is not None and cells is not None:
+            return self._stream.sources.greatest(ticks, clocks, cells)
+        return _greatest(ticks, clocks)
 
 
 def _reached(batch: pa.RecordBatch) -> int:
@@ -332,6 +353,7 @@ def _kept(sent: Sent, batch: pa.RecordBatch) -> Sent:
         times=None if sent.times is None else sent.times[mask],
         clocks=sent.clocks[mask],
         sound=None if sent.sound is None else sent.sound[mask],
+        cells=None if sent.cells is None else sent.cells[mask],
     )
 
 
@@ -450,11 +472,11 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _greatest(times: Times, clocks: Times) -> Seen:
     """The latest time of each instant."""
     if not len(times) or clocks.strides == (0,) or bool((clocks == clocks[0]).all()):
-        return np.array([times.max()], np.int64) if len(times) else times, clocks[:1]
+        return np.array([times.max()], np.int64) if len(times) else times, clocks[:1], None
     instants, which = np.unique(clocks, return_inverse=True)
     best = np.full(len(instants), NO_TIME, np.int64)
     np.maximum.at(best, which, times)
-    return best, instants
+    return best, instants, None
 
 
 def task_number() -> int:

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from headrace.arrays import Times
 from headrace.engine import Engine, Shortage
 from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
@@ -239,7 +238,7 @@ def _end(engine: Engine, spec: HostSpec, now: int) -> None:
 
 def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: int) -> None:
     """Feed the packages of one instant to the engine, then advance it to that instant."""
-    seen: dict[int, list[Times]] = defaultdict(list)
+    seen: dict[int, list[Package]] = defaultdict(list)
     streams = len(spec.streams)
     for package in packages:
         if package.stream >= streams:
@@ -249,10 +248,13 @@ def _feed_instant(engine: Engine, spec: HostSpec, packages: list[Package], now: 
             if package.promises is not None:
                 _promise(engine, spec.streams[package.stream].source.name, package, now)
             if package.seen is not None:
-                seen[package.stream].append(package.seen)
+                seen[package.stream].append(package)
     engine.streams.set_clock(now)
-    for stream, times in seen.items():
-        engine.streams.observe(spec.streams[stream].source.name, np.concatenate(times))
+    for stream, told in seen.items():
+        times = np.concatenate([p.seen for p in told if p.seen is not None])
+        cells = [p.seen_cells for p in told if p.seen_cells is not None]
+        source = spec.streams[stream].source.name
+        engine.streams.observe(source, times, np.concatenate(cells) if cells else None)
     if not spec.recorded:
         _read_until(engine, spec, packages)
     engine.advance(now)
@@ -312,15 +314,18 @@ def _instants(package: Package) -> Iterator[tuple[int, Package]]:
 def _at(package: Package, now: np.int64) -> Package:
     """The part of a package that arrived at `now`."""
     rows, times, seen = package.rows, package.times, package.seen
+    cells, seen_cells = package.cells, package.seen_cells
     if package.clocks is not None and rows is not None:
         mask = package.clocks == now
         rows = rows.filter(pa.array(mask))
         times = None if times is None else times[mask]
+        cells = None if cells is None else cells[mask]
     else:
-        rows = times = None
+        rows = times = cells = None
     if seen is not None and package.seen_at is not None:
-        seen = seen[package.seen_at == now]
-    return Package(package.stream, int(now), rows, times, seen=seen)
+        came = package.seen_at == now
+        seen, seen_cells = seen[came], None if seen_cells is None else seen_cells[came]
+    return Package(package.stream, int(now), rows, times, seen=seen, cells=cells, seen_cells=seen_cells)
 
 
 def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
@@ -334,9 +339,10 @@ def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
     engine.streams.merged(stream, stood_for(rows) - rows.num_rows)
     times = package.times
     if times is not None and bool((times == NO_TIME).any()):
-        engine.push(stream, rows, pa.array(times, mask=times == NO_TIME), now=now, learn=False)
+        masked = pa.array(times, mask=times == NO_TIME)
+        engine.push(stream, rows, masked, now=now, learn=False, cells=package.cells)
         return
-    engine.push(stream, rows, times, now=now, learn=False)
+    engine.push(stream, rows, times, now=now, learn=False, cells=package.cells)
 
 
 def _promise(engine: Engine, stream: str, package: Package, now: int) -> None:

@@ -1,0 +1,230 @@
+"""Sources by a column on Spark: every shard derives what one engine does, however tasks divide the rows."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+import headrace
+from headrace.engine.inputs import STRICT, Inputs
+from headrace.errors import HeadraceError, HeadraceWarning
+from headrace.graph.admission import Rules
+from headrace.plan.nodes.core import AggregateCall, Plan, RStream, SlidingAggregate, Source
+from headrace.plan.nodes.trees import sources_of
+from headrace.plan.nodes.windows import Sliding
+from headrace.runtimes.spark.driver.bounds import inputs_of
+from headrace.runtimes.spark.driver.topology import hosts
+from headrace.runtimes.spark.worker.answers import RESULT, Outlet
+from headrace.runtimes.spark.worker.source_column import SourceColumn
+from headrace.state.source_cells import cells_of
+from headrace.time.quantile import Confidence
+from headrace.time.sources import SourceGroups, SourcesPromise
+from tests.engine.test_sources import Arrival, arrivals
+from tests.laws import effort
+from tests.spark.conftest import Feed, played
+from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.spark.test_simulated import GUARDS, micro_batches
+from tests.strategies.plans import cases, tables_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = pa.schema([("device", pa.string()), ("k", pa.int64())])
+SOURCE = Source("s", SCHEMA)
+PLAN: Plan = RStream(SlidingAggregate(SOURCE, ("k",), (AggregateCall("n", "count"),), Sliding(10, 5)), 5)
+
+
+@st.composite
+def by_source(draw: st.DrawFn, source: Source) -> SourcesPromise:
+    column = draw(st.sampled_from(source.columns.names))
+    idle, choose = draw(st.none() | st.integers(1, 20)), draw(st.none() | st.integers(1, 3))
+    by = SourceGroups(column, draw(st.integers(1, 4)), idle, choose)
+    if draw(st.integers(0, 3)) == 0:
+        return SourcesPromise(by, confidence=Confidence(0.1, ceiling=20), latency=draw(st.integers(0, 30)))
+    return SourcesPromise(by, draw(st.integers(0, 8)), draw(st.none() | st.integers(0, 30)))
+
+
+@effort(0.5, "one example takes long")
+@given(st.data())
+def test_shards_judge_rows_by_their_group_as_one_engine_does(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    sources = {s.name: s for s in sources_of(case.plan)}
+    rule = Rules(disordered=True, enforce="strict", guard=data.draw(GUARDS))
+    inputs = Inputs(
+        promises={name: data.draw(by_source(each)) for name, each in sorted(sources.items())},
+        rules=dict.fromkeys(sources, rule),
+    )
+    batches = data.draw(micro_batches(case))
+    tables = {
+        t.name: pa.Table.from_pylist([r for _, r in case.sources[t.name]], schema=t.columns)
+        for t in tables_of(case.plan)
+    }
+    partitions = data.draw(st.integers(1, 3))
+    cluster = Cluster(random.Random(data.draw(st.integers(0, 2**32))))
+    ends = data.draw(st.booleans())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        chain = hosts(case.plan, inputs, partitions, Outlet())
+        event(f"{len(chain)} hosts, {len(chain[-1].shard_keys)} shards")
+        spread = on_spark(case.plan, inputs, batches, tables, partitions, cluster, ends=ends)
+    whole = embedded(case.plan, inputs, batches, tables, ends)
+    event("late rows" if whole.late else "no late rows")
+    for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):
+        assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+@effort(0.5, "one example takes long")
+@given(arrivals(), by_source(SOURCE), st.integers(1, 3), st.integers(0, 2**32))
+def test_rows_that_are_admitted_late_count_as_in_one_engine(
+    rows: list[Arrival], promise: SourcesPromise, partitions: int, seed: int
+) -> None:
+    """Rows become partial rows before the shuffle: their times still advance the heartbeats by source."""
+    inputs = Inputs(promises={"s": promise}, rules={"s": Rules(disordered=True, enforce="admit")})
+    outlet = Outlet("__t", kinds=frozenset({RESULT}))
+    assert hosts(PLAN, inputs, partitions, outlet)[0].streams[0].partials is not None
+    batches, cluster = batches_of(rows), Cluster(random.Random(seed))
+    if not batches:
+        return
+    spread = on_spark(PLAN, inputs, batches, {}, partitions, cluster, outlet, ends=True)
+    whole = embedded(PLAN, inputs, batches, {}, ends=True)
+    assert Counter(spread.answers) == Counter(whole.answers)
+
+
+def batches_of(rows: list[tuple[int, str, int]]) -> list[MicroBatch]:
+    """One micro-batch per instant, of rows (instant, device, time)."""
+    found = []
+    for now in sorted({instant for instant, *_ in rows}):
+        here = [(device, time) for instant, device, time in rows if instant == now]
+        data = pa.RecordBatch.from_pylist([{"device": d, "k": t % 3} for d, t in here], schema=SCHEMA)
+        found.append((now, {"s": (data, np.array([t for _, t in here], object))}))
+    return found
+
+
+def test_one_silent_device_of_many_delays_only_its_group() -> None:
+    """20 devices, one of which stops: `idle` later the stream goes on, and no other row is ever late."""
+    devices = [f"device {i}" for i in range(20)]
+    groups = (cells_of(pa.array(devices), 800) % 100).tolist()
+    silent = devices[next(i for i, group in enumerate(groups) if i and groups.count(group) == 1)]
+    rows = [(now, d, now) for now in range(100, 150) for d in devices if now < 110 or d != silent]
+    promise = SourcesPromise(SourceGroups("device", 100, idle=20, choose_after=None), 3)
+    inputs = Inputs(promises={"s": promise}, rules={"s": STRICT})
+    cluster = Cluster(random.Random(1), mishaps=0.0)
+    found = on_spark(PLAN, inputs, batches_of(rows), {}, 2, cluster)
+    assert found.late == []
+    assert max(row[-1] for row in found.answers) >= 139
+    # While it holds the stream back, nothing is answered beyond its promise.
+    held = [row[-1] for answers in found.by_batch[11:28] for row in answers]
+    assert max(held, default=0) <= 109
+
+
+def test_packages_carry_a_number_for_each_active_cell_and_none_for_a_source() -> None:
+    column = SourceColumn("device", 800, True)
+    rng = np.random.default_rng(5)
+    devices = pa.array([f"device {i}" for i in rng.integers(0, 100_000, 50_000)])
+    rows = pa.RecordBatch.from_arrays([devices], ["device"])
+    cells, times = column.of(rows, rows), rng.integers(0, 1_000, 50_000)
+    best, instants, which = column.greatest(times, np.broadcast_to(np.int64(9), 50_000), cells)
+    assert len(best) == len(which) == 800
+    assert set(instants.tolist()) == {9}
+    expected = [int(times[cells == cell].max()) for cell in range(800)]
+    assert best.tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-9, 9)), max_size=20))
+def test_the_greatest_time_of_each_cell_and_instant(rows: list[tuple[int, int, int]]) -> None:
+    clocks, cells, times = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    column = SourceColumn("device", 6, True)
+    best, instants, which = column.greatest(times, clocks, cells.astype(np.uint16))
+    expected: dict[tuple[int, int], int] = {}
+    for clock, cell, time in rows:
+        expected[clock, cell] = max(time, expected.get((clock, cell), time))
+    found = zip(instants.tolist(), which.tolist(), best.tolist(), strict=True)
+    assert {(clock, cell): time for clock, cell, time in found} == expected
+
+
+COUNTED = """SELECT k, count(*) AS n, window_end FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]
+             WHERE v > 0 GROUP BY k"""
+
+
+@pytest.mark.slow
+def test_on_spark_the_column_may_be_one_that_no_query_reads(
+    spark: SparkSession, feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    """Spark runs the filter and drops the column of the devices; the partitioner still gets it.
+
+    Rows that the filter drops advance the heartbeat of their group, and no other.
+    """
+    fed, base = feed("s", "ts TIMESTAMP, device STRING, k INT, v INT"), datetime(2026, 1, 1, tzinfo=UTC)
+    lag = {"fast": 0, "slow": 60}
+    for i, v in ((0, 1), (1, 0), (2, 1), (3, 1), (50, 0)):
+        fed.put(
+            *(
+                {"ts": (base + timedelta(seconds=10 * i - behind)).isoformat(), "device": d, "k": 1, "v": v}
+                for d, behind in lag.items()
+            )
+        )
+    rows = fed.read(spark)
+    asked = headrace.query(COUNTED, [headrace.spark.stream("s", rows, time="ts")])
+    counted = {}
+    for name, by in (("plain", {}), ("by device", {"sources": {"column": "device", "groups": 50}})):
+        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": "5 seconds", **by}}, timer=None)
+        out = headrace.spark.apply(asked, {"s": rows}, options)
+        writer = out.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / name / "c"))
+        played(partial(writer.start, str(tmp_path / name / "out")))
+        counted[name] = sum(row.n for row in spark.read.parquet(str(tmp_path / name / "out")).collect())
+    assert counted == {"plain": 4, "by device": 6}
+
+
+@pytest.mark.parametrize(
+    ("given_bounds", "hint"),
+    [
+        ({"disorder": 5, "sources": 7}, '"sources": {"column": "device"}'),
+        ({"disorder": 5, "sources": {"colum": "device"}}, '"sources": {"column": "device"}'),
+        ({"disorder": 5, "sources": {"column": "device", "group": 7}}, "did you mean groups?"),
+        ({"latency": 5, "sources": "device"}, "give disorder"),
+        ({"slack": 5, "sources": "device"}, "use disorder, estimate, latency"),
+        ({"disorder": 5, "sources": "devise"}, "did you mean device?"),
+    ],
+)
+def test_mistakes_in_options_have_a_hint(given_bounds: Any, hint: str) -> None:
+    with pytest.raises(HeadraceError) as error:
+        inputs_of({"s": given_bounds}, ["s"], "strict", None, None).check([SOURCE])
+    assert hint in error.value.hint
+
+
+def test_options_make_the_promise() -> None:
+    table = {"column": "device", "groups": 7, "idle": "2 seconds", "choose": False}
+    found = inputs_of({"s": {"disorder": "1 second", "sources": table}}, ["s"], "strict", None, 1_000_000)
+    promise = found.promises["s"]
+    assert isinstance(promise, SourcesPromise)
+    assert promise.by == SourceGroups("device", 7, 2_000_000, None)
+    assert promise.disorder == 1_000_000
+
+
+def test_streams_with_and_without_sources_have_their_own_bounds() -> None:
+    bounds = {
+        "s": {"estimate": {"loss": 0.1, "ceiling": 9}, "latency": 20, "sources": "device"},
+        "u": {"disorder": 4},
+        "w": {"estimate": True},
+    }
+    found = inputs_of(bounds, ["s", "u", "w"], "strict", None, None)
+    promise = found.by_source("s")
+    assert promise is not None
+    assert promise.confidence == Confidence(0.1, ceiling=9)
+    assert (promise.latency, promise.disorder) == (20, None)
+    assert found.heartbeats is not None
+    assert set(found.heartbeats.streams) == {"u", "w"}
+    assert set(found.rules) == {"s", "u", "w"}
