@@ -26,7 +26,9 @@ from headrace.testing.compare import assert_same_stream
 from headrace.time.bounds import Bounds
 from headrace.time.ets import DisorderPromise
 from headrace.time.heartbeat import HeartbeatGenerator
+from headrace.time.punctuation import Late
 from headrace.time.quantile import Confidence
+from headrace.time.row_promises import PunctuationRows, RowPromises
 from headrace.time.skew import SkewMatrix
 from headrace.time.sources import SourceGroups, SourcesPromise
 from headrace.time.timestamp import MIN_TIME
@@ -338,6 +340,39 @@ def test_estimated_bounds_follow_each_group() -> None:
     assert fast > 1_990
     assert 1_600 < slow < 1_800
     assert engine.streams.known("s") == slow
+
+
+@pytest.mark.parametrize("brings_cells", [False, True])
+def test_a_row_that_is_only_a_promise_does_not_count_as_a_row_of_its_source(brings_cells: bool) -> None:
+    """The row at 900 closes a device; as data, it would make all later rows of the group late."""
+    schema = pa.schema([*SCHEMA, ("closed", pa.bool_())])
+    source, engine = Source("s", schema), Engine()
+    plan = RStream(SlidingAggregate(source, ("device",), CALLS, Sliding(10, 5)), 5)
+    rows = RowPromises({"s": (PunctuationRows("s", (("device", "device"),), "closed"),)})
+    bounds = {"s": SourcesPromise(SourceGroups("device", 1, choose_after=None), 5)}
+    Inputs(promises=bounds, rules={"s": STRICT}).install(engine, [source])
+    engine.streams.recognise(rows)
+    engine.add("q", plan)
+
+    def came(now: int, *given_rows: tuple[str, bool, int]) -> None:
+        made = [{"device": device, "v": 1, "closed": closed} for device, closed, _ in given_rows]
+        data = pa.RecordBatch.from_pylist(made, schema=schema)
+        cells = cells_of(data.column("device"), 8) if brings_cells else None
+        engine.push("s", data, [time for *_, time in given_rows], now=now, cells=cells)
+        engine.advance(now)
+
+    came(100, (SLOW, True, 900), (FAST, False, 100))
+    assert engine.streams.known("s") == 95
+    came(101, (FAST, False, 98), (SLOW, False, 99), (FAST, False, 90))
+    late = engine.drain_late()
+    found = [(d, t, why) for each in late for d, t, why in reported(each)]
+    assert found == [(SLOW, 99, f"breaks the punctuation device = {SLOW!r}"), (FAST, 90, None)]
+    assert engine.streams.known("s") == 95
+
+
+def reported(late: Late) -> list[tuple[str, int, str | None]]:
+    """The device and the time of late rows, and the punctuation that each broke."""
+    return list(zip(late.rows.column("device").to_pylist(), late.times.tolist(), late.reasons, strict=True))
 
 
 @given(arrivals(), st.integers(0, 6), st.integers(0, 6), st.integers(1, 5), st.integers(1, 5))

@@ -326,6 +326,16 @@ CASES = {
     "heartbeats in rows": Case(
         PER_KEY, replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)}))
     ),
+    "sources by a column, and rows close keys": Case(
+        JOINED,
+        replace(
+            promised(
+                SourcesPromise(SourceGroups("c", 2, choose_after=2), 3, 30),
+                SourcesPromise(SourceGroups("k", 3, choose_after=None), 3),
+            ),
+            row_promises=RowPromises({"s": (PunctuationRows("u", (("k", "k"),)),)}),
+        ),
+    ),
     # Two keys.
     "relation between stages": Case(BY_KEY_THEN_CLASS, hosts=(2, 2), restart=True),
     "stream between stages": Case(BY_KEY_THEN_COUNT, hosts=(2, 2)),

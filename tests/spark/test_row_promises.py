@@ -45,8 +45,9 @@ from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED
 from headrace.runtimes.spark.worker.answers import LATE
 from headrace.sql import StreamDef, query
 from headrace.testing import oracle
-from headrace.time.ets import DisorderPromise, TimerPromise
+from headrace.time.ets import DisorderPromise, Promise, TimerPromise
 from headrace.time.row_promises import HeartbeatRows, PunctuationRows, RowPromises
+from headrace.time.sources import SourceGroups, SourcesPromise
 from tests.laws import effort
 from tests.spark.conftest import played
 from tests.spark.schedule import SOUND_CLOCKS, SPAN, Limit, reaching, schedule
@@ -88,9 +89,13 @@ SAID = {
 }
 
 
-def inputs_of(said: RowPromises, enforce: str = "strict", guard: int | None = None) -> Inputs:
+def inputs_of(
+    said: RowPromises, enforce: str = "strict", guard: int | None = None, by: SourceGroups | None = None
+) -> Inputs:
     rules = Rules(disordered=True, enforce=enforce, **({} if guard is None else {"guard": guard}))
-    promises = {name: DisorderPromise(8) for name in ("a", "b", "closings")}
+    promises: dict[str, Promise] = {name: DisorderPromise(8) for name in ("a", "b", "closings")}
+    if by is not None:
+        promises |= {name: SourcesPromise(by, 4) for name in ("a", "b")}
     return Inputs(promises=promises, rules=dict.fromkeys(promises, rules), row_promises=said)
 
 
@@ -158,6 +163,25 @@ def test_rows_that_promise_have_the_same_effect_in_shards(data: st.DataObject) -
     names = list(dict.fromkeys(source.name for source in sources_of(plan)))
     batches = drawn(rng, names, SAID[said], obeys=False)
     inputs = inputs_of(SAID[said], enforce, guard)
+    expected = embedded(plan, inputs, batches, {}, True, (C,))
+    found = on_spark(plan, inputs, batches, {}, data.draw(st.integers(1, 3)), Cluster(rng), ends=True)
+    event(f"{said}, late {bool(expected.late)}")
+    late = [row for row in expected.late if row[0] != "closings"]
+    assert found.sorted() == replace(expected, late=late).sorted()
+
+
+@effort(0.3, "each is two runs of many micro-batches")
+@given(st.data())
+def test_rows_that_promise_and_sources_by_a_column_agree_in_shards(data: st.DataObject) -> None:
+    """A row that is only a promise does not advance its group, and the group may still become idle."""
+    name, said = data.draw(st.sampled_from(sorted(PLANS))), data.draw(st.sampled_from(sorted(SAID)))
+    idle, choose = data.draw(st.none() | st.integers(1, 12)), data.draw(st.none() | st.integers(1, 3))
+    by = SourceGroups(data.draw(st.sampled_from("kv")), data.draw(st.integers(1, 4)), idle, choose)
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    enforce, guard = data.draw(st.sampled_from(["strict", "admit"])), data.draw(st.sampled_from([None, 4]))
+    plan, inputs = PLANS[name], inputs_of(SAID[said], enforce, guard, by)
+    names = list(dict.fromkeys(source.name for source in sources_of(plan)))
+    batches = drawn(rng, names, SAID[said], obeys=False)
     expected = embedded(plan, inputs, batches, {}, True, (C,))
     found = on_spark(plan, inputs, batches, {}, data.draw(st.integers(1, 3)), Cluster(rng), ends=True)
     event(f"{said}, late {bool(expected.late)}")
