@@ -150,6 +150,18 @@ def test_a_heartbeat_in_a_row_releases_answers_and_later_rows_are_late(tmp_path:
     ]
 
 
+@pytest.mark.parametrize(("said", "late"), [(OWN, [9, 8]), (OWN_DATA, [8, 9, 8])])
+def test_only_rows_that_are_data_advance_the_group_of_their_source(
+    tmp_path: Path, said: str, late: list[int]
+) -> None:
+    """The closing row of auction 9 has a time far ahead; as data, it makes the next row of the group late."""
+    by_source = 'sources = { column = "auction", groups = 1 }'
+    rows = [bid(8, 7000, 1), bid(9, 20000, 2, closed=True), bid(8, 7001, 3), bid(9, 20001, 4), bid(8, 1, 5)]
+    found = run(tmp_path, f"{said}\n{by_source}", rows)
+    assert [json.loads(row["row"])["auction"] for row in found.late] == late
+    assert found.progress.rows_late == len(late)
+
+
 def test_a_heartbeat_row_may_be_data_too(tmp_path: Path) -> None:
     found = run(tmp_path, BEATS_DATA, [bid(7, 12, 1, until=9), bid(7, 5, 3), bid(7, 13, 4)])
     assert (found.counts, len(found.late)) == ([(7, 2)], 1)
