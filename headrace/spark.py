@@ -12,7 +12,7 @@ from headrace.errors import SparkError
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.driver.apply import apply
-    from headrace.runtimes.spark.driver.job import Files, Job, job
+    from headrace.runtimes.spark.driver.job import Job, job
     from headrace.runtimes.spark.driver.lock import lock
     from headrace.runtimes.spark.driver.options import SparkOptions
     from headrace.runtimes.spark.driver.outputs import outputs
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from headrace.runtimes.spark.driver.progress import listener
     from headrace.runtimes.spark.driver.punctuate import punctuate
     from headrace.runtimes.spark.driver.session import report, session
+    from headrace.runtimes.spark.driver.writing import Files
     from headrace.runtimes.spark.types import stream
 
 # Name → the file of headrace.runtimes.spark that defines it. Add a new name to the imports above too.
 _HOMES = {
-    "Files": "driver.job",
+    "Files": "driver.writing",
     "Job": "driver.job",
     "job": "driver.job",
     "lock": "driver.lock",

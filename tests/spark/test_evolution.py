@@ -20,9 +20,10 @@ import pytest
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, load
-from headrace.runtimes.spark.driver.job import JobQuery, _adopted, _empty, _outlet, _plans, _together
+from headrace.runtimes.spark.driver.job import _adopted, _empty, _outlet, _plans, _together
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.topology import Level, World, topology
+from headrace.runtimes.spark.driver.writing import JobQuery
 from headrace.runtimes.spark.worker.answers import LATE, REJECTED, RESULT
 from headrace.runtimes.spark.worker.packing import to_ipc
 from tests.evolution_cases import DIFFERENT, KEPT, NEW, PIPELINE, REFUSED, Change, swap, without, write_inputs

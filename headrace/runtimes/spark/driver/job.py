@@ -7,22 +7,15 @@ what it wrote under that number has each row exactly once.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePath
 from typing import Any, Final
 
-from pyspark.errors import PySparkPicklingError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace import tuning
-from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
 from headrace.engine import Adopted, Engine, Snapshot
 from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
@@ -42,66 +35,23 @@ from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.record import read as read_record
 from headrace.runtimes.spark.driver.record import write as write_record
 from headrace.runtimes.spark.driver.source_names import can_have_names, have_names
-from headrace.runtimes.spark.driver.status import Described, Seen, StatusKeeper, read_status
+from headrace.runtimes.spark.driver.status import Described, StatusKeeper, read_status
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
-from headrace.runtimes.spark.driver.unpack import Unpack, local_rows, of_kind, packed_rows
+from headrace.runtimes.spark.driver.writing import KINDS, JobQuery, Sink, Writer, as_sink, to_sinks
 from headrace.runtimes.spark.types import as_given
 from headrace.runtimes.spark.versions import first_with
 from headrace.runtimes.spark.worker.answers import (
-    KIND,
     LATE,
-    METRICS,
-    REASONS,
     REJECTED,
     RESULT,
     Outlet,
-    named,
 )
 from headrace.runtimes.spark.worker.running import HostSpec
 from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, Status
 from headrace.runtimes.why import Why
-from headrace.schema import Schema
 from headrace.sql import Catalog, Query, StreamDef, TableDef
 from headrace.sql import query as make_query
-from headrace.time.clock import seconds
-
-Sink = Callable[[DataFrame, int], None]
-"""Writes the rows of a micro-batch, given its number; a second write of a number must replace the first."""
-
-KINDS: Final = (RESULT, LATE, REJECTED)
-
-
-@dataclass(frozen=True)
-class Files:
-    """Files in a folder `batch=<number>` for each micro-batch, overwritten if the micro-batch runs again."""
-
-    path: str
-    format: str = "parquet"
-    options: tuple[tuple[str, str], ...] = ()
-
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        writer = rows.write.format(self.format).mode("overwrite").options(**dict(self.options))
-        writer.save(f"{self.path}/batch={batch}")
-
-
-@dataclass(frozen=True)
-class JobQuery:
-    """A query of a job, and the sink of each kind of its rows."""
-
-    query: Query
-    sinks: Mapping[str, Sink]
-    time_column: str | None = None
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of its results."""
-        return Outlet(self.time_column).schema(self.query.schema)
-
-    @property
-    def streams(self) -> frozenset[str]:
-        """The streams it reads."""
-        return frozenset(source.name for source in self.query.sources)
 
 
 @dataclass(frozen=True)
@@ -295,7 +245,7 @@ class Job:
             current = (lambda: queries) if self._control is None else self._control.current
             keeper = StatusKeeper(self._described(dataflow), self.checkpoint)
             keeper.start(self.spark)
-            started = _to_sinks(writer, Writer(current, self.options.ordered, keeper)).start()
+            started = to_sinks(writer, Writer(current, self.options.ordered, keeper)).start()
         except BaseException:
             if held is not None:
                 held.release()
@@ -530,139 +480,6 @@ def _outlet(queries: Mapping[str, JobQuery]) -> Outlet:
     aside = (each for each in queries.values() if each.sinks.keys() & {LATE, REJECTED})
     whole = frozenset(stream for each in aside for stream in each.streams)
     return Outlet(kinds=frozenset((RESULT, *kinds)), packed=True, whole=whole)
-
-
-@dataclass(frozen=True)
-class Writer:
-    """For foreachBatch: computes the micro-batch once, and writes the rows of each query to its sinks.
-
-    Most micro-batches have few rows for each query. These come to the driver, all at once, so that a sink
-    does not need a shuffle and a Python worker for them.
-    """
-
-    current: Callable[[], Mapping[str, JobQuery]]
-    ordered: bool = True
-    keeper: StatusKeeper | None = None
-
-    def __call__(self, combined: DataFrame, batch: int) -> None:
-        combined.persist()
-        try:
-            filled = Filled.of(combined)
-            queries = self.current()
-            due = {
-                name: [kind for kind in of.sinks if batch == 0 or filled.any(kind, _owners(kind, name, of))]
-                for name, of in queries.items()
-            }
-            with self._reported(combined.sparkSession, filled.seen, batch, queries, due) as spent:
-                for name, kinds in due.items():
-                    begun = seconds()
-                    for kind in kinds:
-                        of = queries[name]
-                        of.sinks[kind](self._rows(combined, filled, kind, name, of), batch)
-                    spent[name] = seconds() - begun
-        finally:
-            combined.unpersist()
-
-    @contextmanager
-    def _reported(
-        self,
-        spark: SparkSession,
-        seen: Seen,
-        batch: int,
-        queries: Mapping[str, JobQuery],
-        due: Mapping[str, list[str]],
-    ) -> Iterator[dict[str, float]]:
-        """Write the status before the rows of a micro-batch are written, and after it. Yields sinks' time."""
-        spent: dict[str, float] = {}
-        keeper = self.keeper
-        if keeper is None:
-            yield spent
-            return
-        keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items()})
-        writing = [name for name, kinds in due.items() if kinds]
-        if writing:
-            keeper.write(spark, lambda: keeper.computed(seen, batch, writing))
-        yield spent
-        keeper.write(spark, lambda: keeper.written(seen, batch, spent))
-
-    def _rows(self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery) -> DataFrame:
-        """The rows of one kind for one query."""
-        schema = of.schema if kind == RESULT else _ASIDE[kind]
-        unpack = Unpack(schema, ordered=kind == RESULT and self.ordered)
-        owners = _owners(kind, name, of)
-        here = filled.bodies(kind, owners)
-        if here is not None:
-            return local_rows(combined.sparkSession, unpack, here)
-        column = named("query" if kind == RESULT else "stream")
-        return packed_rows(combined, of_kind(kind) & F.col(column).isin(*sorted(owners)), unpack)
-
-
-def _to_sinks(writer: DataStreamWriter, write: Writer) -> DataStreamWriter:
-    """A writer that calls the sinks; with Spark Connect they are sent to a process next to the server."""
-    try:
-        return writer.foreachBatch(write)
-    except PySparkPicklingError as error:
-        raise SparkError(
-            "HR-SP02",
-            "with Spark Connect sinks run next to the server, and a sink of this job cannot be sent there",
-            hint="use a path, headrace.spark.Files, or a function that refers only to plain data",
-        ) from error
-
-
-_ASIDE: Final[dict[str, Schema]] = {LATE: LATE_SCHEMA, REJECTED: REJECTED_SCHEMA}
-
-
-def _owners(kind: str, name: str, of: JobQuery) -> frozenset[str]:
-    """The query, or the streams, whose rows a sink of a query gets."""
-    return frozenset((name,)) if kind == RESULT else of.streams
-
-
-@dataclass(frozen=True)
-class Filled:
-    """What a micro-batch has rows of: by kind and query or stream, its bodies with their shards.
-
-    A body that is too large for the driver is None.
-    """
-
-    found: Mapping[tuple[str, str], list[tuple[int, bytes | None]]]
-    seen: Seen = field(default_factory=Seen)
-
-    @staticmethod
-    def of(combined: DataFrame) -> Filled:
-        """Look once at the rows of a micro-batch."""
-        body = F.col(named("body"))
-        rows = combined.where(body.isNotNull() & F.col(KIND).isin(*KINDS, METRICS, REASONS))
-        owner, small = (
-            F.coalesce(named("query"), named("stream")),
-            F.length(body) <= tuning.current.driver_bytes,
-        )
-        found: dict[tuple[str, str], list[tuple[int, bytes | None]]] = {}
-        results: Counter[str] = Counter()
-        texts: dict[str, list[bytes]] = {METRICS: [], REASONS: []}
-        for kind, name, shard, number, some in rows.select(
-            KIND, owner, named("shard"), named("rows"), F.when(small | ~F.col(KIND).isin(*KINDS), body)
-        ).collect():
-            if kind in texts:
-                texts[kind].append(bytes(some))
-                continue
-            found.setdefault((kind, name), []).append((shard, some))
-            results[name] += number if kind == RESULT else 0
-        return Filled(found, Seen(tuple(texts[METRICS]), tuple(texts[REASONS]), results))
-
-    def any(self, kind: str, owners: Collection[str]) -> bool:
-        """Whether there are rows of this kind."""
-        return any((kind, owner) in self.found for owner in owners)
-
-    def bodies(self, kind: str, owners: Collection[str]) -> list[tuple[int, bytes]] | None:
-        """The rows of this kind as Arrow bytes; None if they are not all here."""
-        every = [each for owner in sorted(owners) for each in self.found.get((kind, owner), ())]
-        small = [(shard, body) for shard, body in every if body is not None]
-        return small if len(small) == len(every) else None
-
-
-def as_sink(given: Sink | str | PurePath) -> Sink:
-    """A path becomes a sink of files; a function stays as it is."""
-    return Files(str(given)) if isinstance(given, (str, PurePath)) else given
 
 
 def job(

@@ -11,8 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.runtimes.spark.driver.apply import checked
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of
-from headrace.runtimes.spark.driver.job import Job, Sink
+from headrace.runtimes.spark.driver.job import Job
 from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.writing import Sink
 from headrace.sql import Query
 
 

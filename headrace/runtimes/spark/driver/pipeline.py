@@ -36,7 +36,7 @@ from headrace.runtimes.embedded.evolving import (
 )
 from headrace.runtimes.embedded.progress import source_names
 from headrace.runtimes.spark.driver.control_log import ControlLog
-from headrace.runtimes.spark.driver.job import Control, Job, JobQuery, Sink
+from headrace.runtimes.spark.driver.job import Control, Job
 from headrace.runtimes.spark.driver.lock import is_contended, lock
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import Progress, read
@@ -45,6 +45,7 @@ from headrace.runtimes.spark.driver.sinks import Sinks
 from headrace.runtimes.spark.driver.source_names import OWN, named_sources, reader
 from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
 from headrace.runtimes.spark.driver.status import write_end
+from headrace.runtimes.spark.driver.writing import JobQuery, Sink
 from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.spark.versions import refuse_connect
 from headrace.runtimes.status import FAILED, FINISHED, STOPPED

@@ -20,7 +20,7 @@ from headrace.expressions.types import INSTANT
 from headrace.pipeline import Pipeline
 from headrace.pipeline import spec as file
 from headrace.runtimes.embedded.factory import format_of
-from headrace.runtimes.spark.driver.job import Files, Sink
+from headrace.runtimes.spark.driver.writing import Files, Sink
 from headrace.runtimes.spark.worker.partitioner import typed
 from headrace.schema import Schema
 
