@@ -30,10 +30,8 @@ WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 	|| echo "Continuing without Java: everything that needs Spark is skipped." >&2
 
 # Killed drivers, killed executors and multi-process clusters take minutes each: make soak runs them.
-# Files run in parallel, one process for each core and at most four; ARGS="-n 0" runs them one after the other.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark) and not versions" \
-		-n logical --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark) and not versions" $(ARGS)
 
 # The newest version is in $(VENV). Each of the others has a virtual environment of its own, of about 1 GB.
 SPARK_VERSIONS := 4.0 4.1 4.2

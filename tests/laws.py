@@ -64,17 +64,10 @@ def searching(most: int) -> settings:
 
 def pytest_configure(config: pytest.Config) -> None:
     given = config.getoption("--hypothesis-seed") or os.environ.get("HEADRACE_SEED")
-    given = getattr(config, "workerinput", {}).get("seed", given)
     try:
         config.stash[SEED] = seed_of_checkout(config.rootpath) if given is None else int(given)
     except ValueError:
         raise pytest.UsageError(f"the seed of the examples is not an integer: {given!r}") from None
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """The processes of pytest-xdist use the seed of the one that starts them."""
-    node.workerinput["seed"] = node.config.stash[SEED]
 
 
 def seed_of_checkout(root: Path) -> int:
