@@ -211,7 +211,8 @@ class Passenger:
         return os.mkdir, (str(self.mark),)
 
 
-def test_07_a_forged_checkpoint_runs_no_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["punctuations", "spoken"])
+def test_07_a_forged_checkpoint_runs_no_code(tmp_path: Path, key: str) -> None:
     """Its checksums are right: whoever can write it can compute them."""
     pipeline = sliding(tmp_path, rows=300)
     Runner(load(pipeline)).run(max_steps=3)
@@ -220,7 +221,7 @@ def test_07_a_forged_checkpoint_runs_no_code(tmp_path: Path) -> None:
     (newest, *_) = store.candidates()
     chain = store.snapshots(newest)
     evil = np.frombuffer(pickle.dumps(Passenger(tmp_path / "ran")), np.uint8)
-    chunk = {**decode(chain[-1].chunks["source/bids"]), "closed": evil}
+    chunk = {**decode(chain[-1].chunks["source/bids"]), key: evil}
     forged = replace(chain[-1], since=None, chunks={**chain[-1].chunks, "source/bids": encode(chunk)})
     with mock.patch.object(Store, "_next_state", return_value=((), [forged])):
         store.commit(Engine(), newest.body)
