@@ -19,6 +19,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from headrace.connectors.late_and_rejected import LATE_SCHEMA
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
 from headrace.graph.admission import Rules
@@ -101,7 +102,7 @@ class World:
 
 def apart(outcome: Outcome) -> Counter[tuple[str, int]]:
     """The rows that were set apart, by stream and number."""
-    late = [(row[0], row[-1]) for row in outcome.late]
+    late = [(row[0], row[LATE_SCHEMA.names.index("row")]) for row in outcome.late]
     rejected = [(row[0], row[-1]) for row in outcome.rejected]
     return Counter((stream, json.loads(text)["i"]) for stream, text in late + rejected)
 
