@@ -116,8 +116,8 @@ def test_a_slow_sink_is_named(tmp_path: Path) -> None:
     )
     play = Play(tmp_path, stall, slow)
     play.run()
-    found = [first(status) for status in play.statuses if status.queries["q"].rows_out]
-    slow_ones = [each for each in found if each.cause.name == "slow sink"]
+    judged = (Why.of(replace(status, state="running"), now=status.written) for status in play.statuses)
+    slow_ones = [each for why in judged for each in why.found if each.cause.name == "slow sink"]
     assert slow_ones[0].sentence.startswith("The sink of query q took")
 
 
