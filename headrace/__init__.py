@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine import Engine, Snapshot
     from headrace.errors import HeadraceError
     from headrace.expressions import col, lit
-    from headrace.frames import Result, sql
+    from headrace.frames import Result, Run, run, sql
     from headrace.graph.admission import Rules
     from headrace.plan.nodes.core import TimeKind
     from headrace.sql import Catalog, StreamDef, TableDef, declare
@@ -39,6 +39,7 @@ _HOMES = {
     "Query": "headrace.sql",
     "Result": "headrace.frames",
     "Rules": "headrace.graph.admission",
+    "Run": "headrace.frames",
     "SkewMatrix": "headrace.time.skew",
     "Snapshot": "headrace.engine",
     "StreamDef": "headrace.sql",
@@ -52,6 +53,7 @@ _HOMES = {
     "read_table": "headrace.connectors.tables",
     "register_aggregate": "headrace.sql.definitions",
     "register_function": "headrace.sql.definitions",
+    "run": "headrace.frames",
     "stream": "headrace.builder",
     "table": "headrace.builder",
 }
@@ -68,6 +70,7 @@ __all__ = [
     "Query",
     "Result",
     "Rules",
+    "Run",
     "SkewMatrix",
     "Snapshot",
     "StreamDef",
@@ -81,6 +84,7 @@ __all__ = [
     "read_table",
     "register_aggregate",
     "register_function",
+    "run",
     "spark",
     "sql",
     "stream",

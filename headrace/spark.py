@@ -12,11 +12,14 @@ from headrace.errors import SparkError
 
 if TYPE_CHECKING:
     from headrace.runtimes.spark.driver.apply import apply
+    from headrace.runtimes.spark.driver.files import files
     from headrace.runtimes.spark.driver.job import Job, job
+    from headrace.runtimes.spark.driver.kafka import kafka
     from headrace.runtimes.spark.driver.lock import lock
     from headrace.runtimes.spark.driver.options import SparkOptions
     from headrace.runtimes.spark.driver.outputs import outputs
     from headrace.runtimes.spark.driver.pipeline import Runner
+    from headrace.runtimes.spark.driver.preview import preview
     from headrace.runtimes.spark.driver.progress import listener
     from headrace.runtimes.spark.driver.punctuate import punctuate
     from headrace.runtimes.spark.driver.session import report, session
@@ -28,13 +31,16 @@ _HOMES = {
     "Files": "driver.writing",
     "Job": "driver.job",
     "job": "driver.job",
+    "kafka": "driver.kafka",
     "lock": "driver.lock",
     "apply": "driver.apply",
+    "files": "driver.files",
     "outputs": "driver.outputs",
     "Runner": "driver.pipeline",
     "SparkOptions": "driver.options",
     "stream": "types",
     "listener": "driver.progress",
+    "preview": "driver.preview",
     "punctuate": "driver.punctuate",
     "report": "driver.session",
     "session": "driver.session",
@@ -48,10 +54,13 @@ __all__ = [
     "Runner",
     "SparkOptions",
     "apply",
+    "files",
     "job",
+    "kafka",
     "listener",
     "lock",
     "outputs",
+    "preview",
     "punctuate",
     "report",
     "session",

@@ -28,12 +28,16 @@ class Tuning:
     """Bytes to read from a CSV or JSON file at a time."""
     columnar_block_bytes: int = 32 << 20
     """Bytes that a block of a columnar file should have at most after decoding."""
+    file_piece_bytes: int = 4 << 20
+    """Bytes of a file from which several Spark tasks may share it."""
     live_block_bytes: int = 1 << 20
     """Bytes to read from a socket, a pipe or a spool before the engine processes them."""
     row_group_rows: int = 65_536
     """Rows that a columnar sink collects before it writes them as one group."""
     poll_seconds: float = 0.02
     """Pause before a runner asks sources again that had no rows."""
+    kafka_survey_seconds: float = 0.05
+    """Pause between two questions to Kafka for the ends of the partitions."""
     control_seconds: float = 0.2
     """Pause between two looks of a runner at the control log."""
     followed_files: int = 64

@@ -149,7 +149,7 @@ KEPT: dict[str, Change] = {
     "nothing": Change(),
     "larger disorder": Change(swap('disorder = "500 ms"', 'disorder = "2 s"')),
     "smaller disorder": Change(swap('disorder = "500 ms"', 'disorder = "450 ms"')),
-    "latency": Change(swap('disorder = "500 ms"', 'disorder = "500 ms", latency = "1 hour"')),
+    "latency": Change(swap('disorder = "500 ms"', 'disorder = "500 ms", latency = "20000 days"')),
     "guard": Change(swap("[streams.auctions]\n", '[streams.auctions]\nguard = "1 day"\n')),
     "budget": Change(swap("[tables]", '[memory]\nbudget = "64 MB"\n\n[tables]')),
     "strategy": Change(swap('clock = "event"', 'clock = "event"\nstrategy = "bfs"')),

@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from inspect import signature
 from pathlib import Path
 from random import SystemRandom
@@ -64,16 +65,31 @@ def searching(most: int) -> settings:
 
 def pytest_configure(config: pytest.Config) -> None:
     given = config.getoption("--hypothesis-seed") or os.environ.get("HEADRACE_SEED")
+    given = getattr(config, "workerinput", {}).get("seed", given)
     try:
         config.stash[SEED] = seed_of_checkout(config.rootpath) if given is None else int(given)
     except ValueError:
         raise pytest.UsageError(f"the seed of the examples is not an integer: {given!r}") from None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The processes of pytest-xdist use the seed of the one that starts them."""
+    node.workerinput["seed"] = node.config.stash[SEED]
+
+
 def seed_of_checkout(root: Path) -> int:
-    """The seed of the commit if nothing is changed, else a new one."""
-    changes, files = _git(root, "status", "--porcelain"), _git(root, "rev-parse", "HEAD^{tree}")
-    return SystemRandom().getrandbits(32) if changes or not files else int(files[:8], 16)
+    """The seed of the commit if nothing is changed, else a new one.
+
+    Only the package and the tests count: a commit of documents or measurements draws no other examples.
+    """
+    changes, trees = (
+        _git(root, "status", "--porcelain"),
+        _git(root, "rev-parse", "HEAD:headrace", "HEAD:tests"),
+    )
+    if changes or not trees:
+        return SystemRandom().getrandbits(32)
+    return int(sha256(trees.encode()).hexdigest()[:8], 16)
 
 
 def _git(root: Path, *command: str) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.laws import FIXED, FRESH
+from tests.laws import FIXED, FRESH, seed_of_checkout
 
 ROOT = Path(__file__).resolve().parent.parent
 LAW = """
@@ -74,6 +74,9 @@ def test_fixed_examples_never_change_and_the_seed_that_is_printed_brings_back_th
     assert examples(second)[1] != fresh
     assert seed_of(second) != seed_of(first)
     assert examples(run(tmp_path, HEADRACE_SEED=seed_of(first)))[1] == fresh
+    parallel = run(tmp_path, "-n", "2", "-rP", "--capture=fd", HEADRACE_SEED=seed_of(first))
+    assert examples(parallel) == (fixed, fresh)
+    assert len(set(re.findall(r"HEADRACE_SEED=(\d+)", parallel))) == 1
     alone = run(tmp_path, "-k", "one", f"--hypothesis-seed={seed_of(first)}")
     assert examples(alone) == (fixed, fresh)
 
@@ -84,19 +87,23 @@ def test_a_clean_checkout_has_the_seed_of_its_commit(tmp_path: Path) -> None:
         subprocess.run(["git", *who, *command], cwd=tmp_path, check=True, capture_output=True)
 
     (tmp_path / ".gitignore").write_text("*.pyc\n.hypothesis/\n")
-    (tmp_path / "test_it.py").write_text(LAW)
+    for folder in ("headrace", "tests"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.txt").write_text("one")
     git("init")
     git("add", ".")
     git("commit", "-m", "one")
-    first = seed_of(run(tmp_path))
-    assert seed_of(run(tmp_path)) == first
-    (tmp_path / "notes.txt").write_text("a change")
-    assert len({first, seed_of(run(tmp_path)), seed_of(run(tmp_path))}) == 3
-    git("add", ".")
-    git("commit", "-m", "two")
-    second = seed_of(run(tmp_path))
+    first = seed_of_checkout(tmp_path)
+    assert seed_of_checkout(tmp_path) == first
+    (tmp_path / "headrace" / "one.txt").write_text("a change")
+    assert len({first, seed_of_checkout(tmp_path), seed_of_checkout(tmp_path)}) == 3
+    git("commit", "-a", "-m", "two")
+    second = seed_of_checkout(tmp_path)
     assert second != first
-    assert seed_of(run(tmp_path)) == second
+    (tmp_path / "notes.md").write_text("documents and measurements do not change the examples")
+    git("add", ".")
+    git("commit", "-m", "three")
+    assert seed_of_checkout(tmp_path) == second
 
 
 @pytest.mark.parametrize(

@@ -253,13 +253,14 @@ def p99_ratios(results: list[Result], task: Task, peers: list[Peer]) -> list[Res
 
 def on_spark(folder: Path, rows: int) -> list[Result]:
     """Headrace on Spark against Spark's own operators: the rates, and a stream that is silent."""
-    from benchmarks import spark_bench
+    from benchmarks import spark_bench, spark_runs
     from benchmarks.peers.spark_silent import silent
 
-    spark = spark_bench.session()
+    spark = spark_runs.session()
     try:
         found = silent(spark, folder / "silent")
-        return found + spark_bench.throughput(spark, folder / "spark", rows, ["sliding"])
+        bench = spark_bench.Bench(spark, folder / "spark", rows, 0)
+        return found + spark_bench.sliding(bench) + spark_bench.join(bench)
     finally:
         spark.stop()
 

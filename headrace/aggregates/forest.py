@@ -225,6 +225,8 @@ def may_withdraw(plan: Plan) -> bool:
         return isinstance(plan.spec, Rows)
     if isinstance(plan, (SlidingAggregate, SessionAggregate)):
         return False
+    if isinstance(plan, Table):
+        return plan.changes
     return not isinstance(plan, _KEEPS_ENDS) or any(may_withdraw(below) for below in plan.inputs)
 
 
@@ -233,7 +235,7 @@ def lasts_for_ever(plan: Plan) -> bool:
     if isinstance(plan, Window):
         return isinstance(plan.spec, Unbounded)
     if isinstance(plan, Table):
-        return True
+        return not plan.changes
     return isinstance(plan, (Select, Project, Union, Join)) and all(map(lasts_for_ever, plan.inputs))
 
 

@@ -229,6 +229,10 @@ class Builder:
         """All rows again at each slide, as a stream."""
         return self._with(Output("RSTREAM", self.statement))
 
+    def changelog(self, *key: str) -> Builder:
+        """All changes, as a stream with their operation; with a key, one change of a key at an instant."""
+        return self._with(Output("CHANGELOG", self.statement, tuple(identifier(each) for each in key)))
+
     def _with(self, statement: Statement) -> Builder:
         return replace(self, statement=statement)
 

@@ -167,10 +167,12 @@ class Combined:
 
 @dataclass(frozen=True)
 class Output:
-    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
+    """`ISTREAM(query)`, or the same with DSTREAM, RSTREAM or CHANGELOG; `keys` are those of a CHANGELOG."""
 
     word: str
     of: Statement
+    keys: tuple[str, ...] = ()
 
     def lines(self) -> Lines:
-        return bracketed(self.of.lines(), f"{self.word}(")
+        key = f" PRIMARY KEY ({', '.join(self.keys)})" if self.keys else ""
+        return bracketed(self.of.lines(), f"{self.word}(", f"){key}")

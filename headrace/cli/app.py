@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
@@ -70,8 +71,7 @@ def _saying(command: Callable[..., Any]) -> Callable[..., Any]:
 def _fail(error: HeadraceError, as_json: bool) -> NoReturn:
     """Print an error and exit with code 1."""
     if as_json:
-        told = {"code": error.code, "message": error.message, "place": error.place, "hint": error.hint}
-        print(json.dumps({"error": told}))
+        print(json.dumps({"error": error.plain()}))
     else:
         print(f"error: {error}", file=sys.stderr)
     raise typer.Exit(1)
@@ -124,12 +124,44 @@ def run(
     reload: Annotated[
         list[str] | None, typer.Option(help="A table whose new rows are used from here on. Repeatable.")
     ] = None,
+    page: Annotated[bool, typer.Option("--page", help="Serve a page that shows the run.")] = False,
+    port: Annotated[int | None, typer.Option(help="With --page: its port; default: 8765 or above.")] = None,
 ) -> None:
     """Run a pipeline until its sources end. Ctrl-C stops it with a checkpoint."""
     from headrace.cli.run import Restart, run_pipeline
 
     restart = Restart(tuple(reset or ()), tuple(reload or ()))
-    raise typer.Exit(run_pipeline(pipeline, runtime, as_json, quiet, restart))
+    with _page_beside(pipeline, port) if page else nullcontext():
+        code = run_pipeline(pipeline, runtime, as_json, quiet, restart)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _page_beside(pipeline: Path, port: int | None) -> Iterator[None]:
+    """Serve the page beside a run, and say where."""
+    from headrace.dashboard.serving import Address, Served
+
+    served = Served(pipeline, Address(port=port))
+    with served.beside():
+        print(f"page: {served.url}", file=sys.stderr, flush=True)
+        yield
+
+
+@app.command()
+@_saying
+def page(
+    pipeline: File = HERE,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="The port; default: 8765 or above.")] = None,
+    token: Annotated[bool, typer.Option(help="Whether the page needs the token of its link.")] = True,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Take no commands.")] = False,
+) -> None:
+    """Serve a page that shows a pipeline and takes commands for it, on either runtime."""
+    from headrace.dashboard.serving import Address, Served
+
+    served = Served(pipeline, Address(host, port, token, read_only))
+    print(f"page: {served.url}", flush=True)
+    served.run()
 
 
 @app.command()
@@ -165,7 +197,7 @@ def explain(
 @_saying
 def why(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show why each query of a pipeline waits: the stream, since when, and what would release it."""
-    from headrace.cli.status import read
+    from headrace.runtimes.status_file import read
     from headrace.runtimes.why import Why
 
     found = Why.of(read(pipeline))
@@ -176,8 +208,8 @@ def why(pipeline: File = HERE, as_json: Json = False) -> None:
 @_saying
 def status(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show the newest status of a pipeline: streams, queries, memory."""
-    from headrace.cli.status import read
     from headrace.cli.view import print_table
+    from headrace.runtimes.status_file import read
 
     found = read(pipeline)
     if as_json:
@@ -376,6 +408,23 @@ def control_resize(
     from headrace.control import Resize
 
     print(send(context.obj, Resize(query, size, of, since), as_json))
+
+
+@control_app.command("reload")
+@_saying
+def control_reload(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="The table; it needs reload in the pipeline file.")],
+    since: Annotated[
+        str | None, typer.Option(help="The time from which the new rows count; default: at once.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read a lookup table again, and use its rows from now on."""
+    from headrace.cli.control import send
+    from headrace.control import Reload
+
+    print(send(context.obj, Reload(table, since), as_json))
 
 
 @control_app.command("punctuate")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from headrace.engine import Adopted
 from headrace.errors import HeadraceError, PipelineError
 from headrace.pipeline import Pipeline, load
+from headrace.pipeline.hazards import hazards
 from headrace.pipeline.pipeline import PipelineStream
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.words import length
@@ -34,19 +36,39 @@ def summary(pipeline: Pipeline) -> dict[str, Any]:
             for query in pipeline.queries
         },
         "restart": restart(pipeline),
-        "warnings": list(pipeline.warnings),
+        "warnings": [*pipeline.warnings, *hazards(pipeline)],
     }
 
 
 def restart(pipeline: Pipeline) -> str:
-    """What the next start on the embedded runtime keeps, begins and frees; empty if it is the first."""
-    if pipeline.runtime != "embedded" or pipeline.spec.pipeline.checkpoint is None:
+    """What the next start keeps, begins and frees; empty if it is the first.
+
+    Spark does not have to run for it.
+    """
+    if pipeline.spec.pipeline.checkpoint is None:
         return ""
     try:
-        adopted = Runner(pipeline).preview()
+        adopted = PREVIEWS[pipeline.runtime](pipeline)
     except HeadraceError as error:
         return f"the next start is refused: [{error.code}] {error.message}; {error.hint}"
     return "" if adopted is None else f"the next start {adopted}"
+
+
+def _on_spark(pipeline: Pipeline) -> Adopted | None:
+    """The preview of the Spark runtime, which needs PySpark if there is a checkpoint."""
+    checkpoint = pipeline.spec.pipeline.checkpoint
+    if checkpoint is None or not (pipeline.path(checkpoint) / "spark").is_dir():
+        return None
+    from headrace.spark import preview
+
+    return preview(pipeline)
+
+
+PREVIEWS: Final[dict[str, Callable[[Pipeline], Adopted | None]]] = {
+    "embedded": lambda pipeline: Runner(pipeline).preview(),
+    "spark": _on_spark,
+}
+"""By runtime, what the next start would do with the state of each query."""
 
 
 def describe(pipeline: Pipeline) -> str:
@@ -58,7 +80,7 @@ def describe(pipeline: Pipeline) -> str:
         lines.append(f"  query {query.name} reads {', '.join(query.streams)} and returns ({columns})")
     said = restart(pipeline)
     lines += [f"  {said}"] if said else []
-    return "\n".join([*lines, *(f"  warning: {each}" for each in pipeline.warnings)])
+    return "\n".join([*lines, *(f"  warning: {each}" for each in (*pipeline.warnings, *hazards(pipeline)))])
 
 
 def stream_line(stream: PipelineStream) -> str:
@@ -77,7 +99,8 @@ def stream_line(stream: PipelineStream) -> str:
     known = known or ["rows in order"]
     known += [] if stream.spec.idle is None else [f"idle: {stream.spec.idle}"]
     source = stream.spec.source
-    where = getattr(source, "path", None) or source.type
+    topics = ", ".join(getattr(source, "topics", ()))
+    where = getattr(source, "path", None) or (f"{source.type} {topics}" if topics else source.type)
     return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known)}"
 
 

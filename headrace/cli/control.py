@@ -15,70 +15,21 @@ from headrace.control import (
     Command,
     Entry,
     Punctuate,
-    RemoveQuery,
     SetBounds,
-    Stop,
     in_force,
     log_of,
-    submit,
 )
 from headrace.control.commands import describe
-from headrace.disk import is_held
 from headrace.errors import ControlError
-from headrace.pipeline import Pipeline, load
-from headrace.runtimes.embedded.factory import PipelineFactory
-from headrace.runtimes.status import EMBEDDED_FILE
-from headrace.time.clock import SystemClock
+from headrace.pipeline import load
+from headrace.runtimes import sending
+from headrace.runtimes.sending import state_of
 
 
 def send(file: Path, command: Command, as_json: bool = False) -> str:
     """Check a command, write it to the log, and say when it takes effect."""
-    pipeline = load(file)
-    running = _is_running(pipeline)
-    if isinstance(command, Stop) and running is False:
-        raise ControlError(
-            "HR-L012", "the pipeline is not running", place=str(file), hint=f"to run it: headrace run {file}"
-        )
-    entry = submit(pipeline, command, _sinks_exist if pipeline.runtime == "embedded" else None)
-    if as_json:
-        return json.dumps({**entry.to_json(), "running": running})
-    return f"{_did(command)} as command {entry.number}; {_when(command, running)}"
-
-
-def _sinks_exist(command: Command, after: Pipeline) -> None:
-    """Refuse a query with outputs that the embedded runtime does not have."""
-    if isinstance(command, AddQuery):
-        PipelineFactory(after, SystemClock(), 0).query_outputs(after.queries[-1])
-
-
-def _is_running(pipeline: Pipeline) -> bool | None:
-    """Whether a run uses the checkpoint; None if that cannot be seen from here."""
-    if pipeline.runtime != "embedded" or pipeline.spec.pipeline.checkpoint is None:
-        return None
-    path = pipeline.path(pipeline.spec.pipeline.checkpoint)
-    return path.is_dir() and is_held(path)
-
-
-def _did(command: Command) -> str:
-    """What was done, as the beginning of a sentence."""
-    if isinstance(command, AddQuery):
-        return f"added query {command.name!r}"
-    if isinstance(command, RemoveQuery):
-        return f"removed query {command.name!r}"
-    return "written"
-
-
-def _when(command: Command, running: bool | None) -> str:
-    """When a command takes effect."""
-    if isinstance(command, AddQuery | RemoveQuery):
-        does = "it starts" if isinstance(command, AddQuery) else "it ends"
-    else:
-        does = "it takes effect"
-    if running is None:
-        return f"{does} with the next micro-batch, or with the next run"
-    return (
-        f"{does} with the next step" if running else f"{does} with the next run: the pipeline is not running"
-    )
+    sent = sending.send(load(file), command)
+    return json.dumps({**sent.entry.to_json(), "running": sent.running}) if as_json else str(sent)
 
 
 # --- what people write ------------------------------------------------------------------------------------
@@ -177,7 +128,7 @@ def queries(file: Path, as_json: bool = False) -> str:
     """The queries in force, with those that are about to start."""
     pipeline = load(file)
     entries = log_of(pipeline).read()
-    applied = _applied(pipeline)
+    applied = sending.applied(pipeline)
     found = [_listed(query, entries, applied) for query in in_force(pipeline, entries).queries]
     if as_json:
         return json.dumps([asdict(each) for each in found])
@@ -199,34 +150,13 @@ def history(file: Path, as_json: bool = False) -> str:
     """All commands of the log, and what became of them."""
     pipeline = load(file)
     entries = log_of(pipeline).read()
-    applied = _applied(pipeline)
+    applied = sending.applied(pipeline)
     if as_json:
-        return json.dumps([{**entry.to_json(), "state": _state(entry, applied)} for entry in entries])
+        return json.dumps([{**entry.to_json(), "state": state_of(entry, applied)} for entry in entries])
     if not entries:
         return "there are no commands"
-    rows = [(str(e.number), e.written, describe(e.command), _state(e, applied)) for e in entries]
+    rows = [(str(e.number), e.written, describe(e.command), state_of(e, applied)) for e in entries]
     return _table(("command", "written", "what", "state"), rows)
-
-
-def _state(entry: Entry, applied: int | None) -> str:
-    """What became of a command."""
-    if entry.refused is not None:
-        return f"refused: {entry.refused}"
-    if applied is None:
-        return "written"
-    return "applied" if entry.number <= applied else "not applied yet"
-
-
-def _applied(pipeline: Pipeline) -> int | None:
-    """The number of the last command that a run has read, from its status; None if that is not known."""
-    checkpoint = pipeline.spec.pipeline.checkpoint
-    if pipeline.runtime != "embedded" or checkpoint is None:
-        return None
-    try:
-        status = json.loads((pipeline.path(checkpoint) / EMBEDDED_FILE).read_text())
-    except (OSError, ValueError):
-        return 0
-    return int(status.get("commands", 0))
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace.cli.outcome import first_answers
-from headrace.cli.status import write_status
 from headrace.cli.view import apart, as_line, as_table, ended, last_words, unused
 from headrace.errors import PipelineError, SparkError
 from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
+from headrace.runtimes.status_file import write_status
 
 Show = Callable[[Status], None]
 PAUSE: Final = 5.0

@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.cli.status import read
 from headrace.engine.reasons import Reason
 from headrace.runtimes.status import RUNNING, STARTING, Status, StreamStatus
+from headrace.runtimes.status_file import read
 from headrace.runtimes.why import Why
 from headrace.runtimes.words import instant, length, size
 

@@ -20,10 +20,10 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from headrace import disk, tuning
+from headrace import tuning
 from headrace.connectors import ipc_sizes
 from headrace.connectors.conform import fit
-from headrace.connectors.contract import Bad, Block, Code, empty, shown
+from headrace.connectors.contract import Bad, Block, Code, Opener, empty, local_file, shown
 from headrace.connectors.parquet_pages import FOOTER, Group, chunks_of, groups_of, rows_within
 from headrace.schema import DataType, Schema
 
@@ -41,8 +41,11 @@ class ColumnarReader(ABC):
     `most` is the maximum size in bytes of a piece that cannot be divided.
     """
 
-    def __init__(self, path: Path, schema: Schema, rows: int, most: int) -> None:
+    def __init__(
+        self, path: Path, schema: Schema, rows: int, most: int, opened: Opener | None = None
+    ) -> None:
         self._path, self._schema, self._size, self._most = path, schema, rows, most
+        self._is_local, self._opened = opened is None, opened or local_file
         self._parts: Iterator[Part] = iter(())
         self._at: list[int] | None = None
 
@@ -117,7 +120,7 @@ class ParquetReader(ColumnarReader):
     """Parquet, a row group at a time, in batches of as many rows as fit."""
 
     def _from(self, part: int, row: int) -> Iterator[Part]:
-        with disk.current.open(self._path, "rb") as raw:
+        with self._opened(self._path) as raw:
             groups = groups_of(raw)
             raw.seek(0)
             options = {"thrift_string_size_limit": FOOTER, "thrift_container_size_limit": 1 << 20}
@@ -133,7 +136,7 @@ class ParquetReader(ColumnarReader):
 
         A bad row if even one row at a time is too large.
         """
-        with disk.current.open(self._path, "rb") as raw:
+        with self._opened(self._path) as raw:
             chunks = chunks_of(raw, of, set(wanted))
         rows, most = rows_within(chunks, self._size, min(tuning.current.columnar_block_bytes, self._most))
         if most > self._most:
@@ -149,7 +152,7 @@ class IpcReader(ColumnarReader):
     """Arrow IPC, the file or the stream format, a batch at a time."""
 
     def _from(self, part: int, row: int) -> Iterator[Part]:
-        with disk.current.open(self._path, "rb") as raw:
+        with self._opened(self._path) as raw:
             yield from (self._file if ipc_sizes.is_file(raw) else self._stream)(raw, part, row)
 
     def _file(self, raw: BinaryIO, part: int, row: int) -> Iterator[Part]:
@@ -197,9 +200,9 @@ class IpcReader(ColumnarReader):
 
         If a mapped file is truncated, the process crashes, so a file is mapped only when necessary.
         """
-        if largest > self._most:
+        if largest > self._most and self._is_local:
             return pa.memory_map(str(self._path))
-        return pa.PythonFile(disk.current.open(self._path, "rb"), "r")
+        return pa.PythonFile(self._opened(self._path), "r")
 
     def _batch(self, batch: pa.RecordBatch, number: int, row: int) -> Iterator[Part]:
         """One batch: the wanted columns, checked, in pieces."""

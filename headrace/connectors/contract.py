@@ -6,14 +6,17 @@ is durable. Positions and commits are plain JSON, so that a checkpoint can store
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace import disk
 from headrace.schema import Schema
 
 Times: TypeAlias = npt.NDArray[np.int64]
@@ -29,6 +32,9 @@ Span: TypeAlias = Any
 """Where a block was read, as JSON: with it, a partly processed block can be read again."""
 Commit: TypeAlias = dict[str, Any]
 """What a sink has made durable, as JSON."""
+
+Opener: TypeAlias = Callable[[Path], BinaryIO]
+"""Opens a file for reading."""
 
 SHOWN: Final = 1000
 """Characters kept of a bad row: enough to recognise it, never a gigabyte."""
@@ -101,6 +107,15 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Surveyed(Protocol):
+    """A source that is asked in the background: that `read` returns nothing does not say that it is empty."""
+
+    def read_until(self) -> int | None:
+        """The instant up to which everything that reached the source was returned; None: not known yet."""
+        ...
+
+
 class Sink(Protocol):
     """Rows of one output.
 
@@ -136,6 +151,11 @@ class Sink(Protocol):
     def close(self) -> None:
         """Close files; rows that were not committed may be lost."""
         ...
+
+
+def local_file(path: Path) -> BinaryIO:
+    """Open a file of this machine."""
+    return disk.current.open(path, "rb")
 
 
 def shown(raw: bytes | str) -> str:

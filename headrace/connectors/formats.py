@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from headrace import tuning
 from headrace.connectors.columnar import IpcReader, ParquetReader
-from headrace.connectors.contract import Bad, Block, empty
+from headrace.connectors.contract import Bad, Block, Opener, empty
 from headrace.connectors.csv_lines import CsvLines, header
 from headrace.connectors.json_lines import JsonLines
 from headrace.connectors.lines import LONGEST, MARK, LineFile
@@ -34,6 +34,8 @@ class Format:
     block: int = field(default_factory=lambda: tuning.current.text_block_bytes)
     rows: int = field(default_factory=lambda: tuning.current.batch_rows)
     most: int = MOST
+    opened: Opener | None = None
+    """Opens files that are not on this machine, or parts of files."""
 
 
 class Reader(Protocol):
@@ -72,7 +74,7 @@ class LinesReader:
     """JSON lines or CSV; a place is an offset."""
 
     def __init__(self, path: Path, schema: Schema, how: Format) -> None:
-        self._lines = LineFile(path, block=how.block, longest=how.longest)
+        self._lines = LineFile(path, block=how.block, longest=how.longest, opened=how.opened)
         self._schema, self._how = schema, how
         self._decoder: JsonLines | CsvLines | None = None
         self._begin = 0
@@ -124,8 +126,8 @@ class LinesReader:
 READERS: Final[dict[str, Callable[[Path, Schema, Format], Reader]]] = {
     "json": LinesReader,
     "csv": LinesReader,
-    "parquet": lambda path, schema, how: ParquetReader(path, schema, how.rows, how.most),
-    "arrow": lambda path, schema, how: IpcReader(path, schema, how.rows, how.most),
+    "parquet": lambda path, schema, how: ParquetReader(path, schema, how.rows, how.most, how.opened),
+    "arrow": lambda path, schema, how: IpcReader(path, schema, how.rows, how.most, how.opened),
 }
 SUFFIXES: Final = {
     ".json": "json",

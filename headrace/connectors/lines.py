@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from headrace import disk
-from headrace.connectors.contract import Bad, Code, shown
+from headrace.connectors.contract import Bad, Code, Opener, local_file, shown
 
 LONGEST: Final = 8 << 20
 """A longer line is not a row: it is skipped up to its end and rejected."""
@@ -36,8 +35,10 @@ class LineFile:
     `complete`: the file no longer grows, so its last line needs no line end.
     """
 
-    def __init__(self, path: Path, *, block: int, longest: int = LONGEST) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, *, block: int, longest: int = LONGEST, opened: Opener | None = None
+    ) -> None:
+        self.path, self._opened = path, opened or local_file
         self._block, self._longest = max(1, min(block, longest)), longest
         self._file: BinaryIO | None = None
         self._skipped = (-1, 0)
@@ -46,7 +47,7 @@ class LineFile:
     def handle(self) -> BinaryIO:
         """The open file, which stays the same even if it is renamed or replaced."""
         if self._file is None:
-            self._file = disk.current.open(self.path, "rb")
+            self._file = self._opened(self.path)
         return self._file
 
     def read(self, offset: int, *, complete: bool) -> Cut | None:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernels.text_lengths import longest_text
+
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
 DICTIONARY_ENCODINGS: Final = (2, 8)
 DELTA_BYTE_ARRAY: Final = 7
@@ -30,6 +32,8 @@ WIDTHS: Final = {0: 1, 1: 8, 2: 8, 3: 12, 4: 8, 5: 8, BYTE_ARRAY: 8}
 Fixed-length types give their own.
 """
 UNCOMPRESSED: Final = 0
+FEW: Final = 1000
+"""Texts in a dictionary for which no kernel is loaded."""
 CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 
 
@@ -251,14 +255,28 @@ def _longest_text(file: BinaryIO, column: Column, header: Header) -> int:
     try:
         if column.codec != UNCOMPRESSED:
             data = pa.Codec(CODECS[column.codec]).decompress(data, header.size, asbytes=True)
-        longest, at = 0, 0
-        while at < len(data):
-            (length,) = struct.unpack_from("<I", data, at)
-            longest = max(longest, length)
-            at += 4 + length
+        longest = (_longest_of_few if header.values < FEW else _longest_of_many)(data)
     except (KeyError, struct.error, pa.ArrowException, OSError, MemoryError):
         return header.size
     return min(longest, header.size)
+
+
+def _longest_of_few(page: bytes) -> int:
+    """The greatest of the lengths in front of the texts of a page."""
+    longest, at = 0, 0
+    while at < len(page):
+        (length,) = struct.unpack_from("<I", page, at)
+        longest = max(longest, length)
+        at += 4 + length
+    return longest
+
+
+def _longest_of_many(page: bytes) -> int:
+    """The same with a kernel, which takes some time to load."""
+    longest = longest_text(np.frombuffer(page, np.uint8))
+    if longest < 0:
+        raise struct.error
+    return int(longest)
 
 
 # --- the part of Thrift's compact protocol that page headers need

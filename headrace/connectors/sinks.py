@@ -309,8 +309,8 @@ WRITERS: Final[dict[str, Callable[[BinaryIO, Schema], Any]]] = {"parquet": _parq
 class Writer:
     """A new file of batches; rows written through `to` are durable once the file is sealed."""
 
-    def __init__(self, path: Path, format: str, schema: Schema) -> None:
-        self._file = disk.current.open(path, "wb")
+    def __init__(self, path: Path, format: str, schema: Schema, *, private: bool = False) -> None:
+        self._file = disk.current.open(path, "wb", private=private)
         try:
             self.to = WRITERS[format](self._file, schema)
         except BaseException:

@@ -45,7 +45,7 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pa
             place=str(path),
             hint="check that the content matches the ending of the name and each value fits its column",
         ) from None
-    return found if schema is None else _conformed(found, schema, str(path))
+    return found if schema is None else conformed(found, schema, str(path))
 
 
 def digest(path: Path) -> str | None:
@@ -57,15 +57,15 @@ def digest(path: Path) -> str | None:
         return None
 
 
-def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
+def conformed(found: pa.Table, schema: Schema, path: str, what: str = "file") -> pa.Table:
     """The table with the declared columns and types; an error if a column is missing or does not fit."""
     missing = next((name for name in schema.names if name not in found.schema.names), None)
     if missing is not None:
         raise InputError(
             "HR-I023",
-            f"the file has no column {missing!r}",
+            f"the {what} has no column {missing!r}",
             place=path,
-            hint=f"columns of the file: {show_columns(found.schema)}",
+            hint=f"columns of the {what}: {show_columns(found.schema)}",
         )
     chosen = _timed(found.select(schema.names), schema, path)
     try:
@@ -73,9 +73,9 @@ def _conformed(found: pa.Table, schema: Schema, path: str) -> pa.Table:
     except (pa.ArrowException, ValueError) as error:
         raise InputError(
             "HR-I023",
-            f"the columns of the file do not fit the declared types: {str(error).splitlines()[0]}",
+            f"the columns of the {what} do not fit the declared types: {str(error).splitlines()[0]}",
             place=path,
-            hint=f"columns of the file: {show_columns(chosen.schema)}",
+            hint=f"columns of the {what}: {show_columns(chosen.schema)}",
         ) from None
 
 

@@ -11,6 +11,7 @@ from headrace.control.commands import (
     Command,
     Heartbeat,
     Punctuate,
+    Reload,
     RemoveQuery,
     Resize,
     SetBounds,
@@ -20,8 +21,8 @@ from headrace.control.commands import (
     Stop,
 )
 from headrace.control.in_force import changed, in_force
-from headrace.control.log import Entry, Log
-from headrace.control.submit import log_of, submit
+from headrace.control.log import Entry, Log, log_of
+from headrace.control.submit import submit
 
 __all__ = [
     "AddQuery",
@@ -30,6 +31,7 @@ __all__ = [
     "Heartbeat",
     "Log",
     "Punctuate",
+    "Reload",
     "RemoveQuery",
     "Resize",
     "SetBounds",

@@ -14,6 +14,7 @@ from headrace.control.commands import (
     Heartbeat,
     Instant,
     Punctuate,
+    Reload,
     RemoveQuery,
     Resize,
     SetBounds,
@@ -22,9 +23,10 @@ from headrace.control.commands import (
     SetStrategy,
     Stop,
 )
-from headrace.control.log import Entry
+from headrace.control.log import Entry, log_of
+from headrace.control.reloading import rows_in
 from headrace.engine import Engine
-from headrace.errors import ControlError
+from headrace.errors import ControlError, GraphError
 from headrace.pipeline.load import instant
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.plan.nodes.core import Granularity, Plan
@@ -81,8 +83,21 @@ def _remove(engine: Engine, command: RemoveQuery, after: Pipeline, spill_to: Spi
 
 
 def _resize(engine: Engine, command: Resize, after: Pipeline, spill_to: SpillTo | None) -> None:
-    node, size, at = resized(after, command)
-    engine.quality.resize(node, size, at=at, query=command.query)
+    resize_from(engine, *resized(after, command), command.query)
+
+
+def resize_from(engine: Engine, node: Plan, size: int, at: int | None, query: str) -> None:
+    """Resize from an instant on, or as soon as possible if rows of that instant have been answered.
+
+    A command is written while rows flow, so its instant may pass before it is applied; and shards of one job
+    have answered for different rows, but must all do the same.
+    """
+    try:
+        engine.quality.resize(node, size, at=at, query=query)
+    except GraphError as error:
+        if error.code != "HR-G017":
+            raise
+        engine.quality.resize(node, size, query=query)
 
 
 def _budget(engine: Engine, command: SetBudget, after: Pipeline, spill_to: SpillTo | None) -> None:
@@ -105,6 +120,14 @@ def _heartbeat(engine: Engine, command: Heartbeat, after: Pipeline, spill_to: Sp
     engine.streams.heartbeat(command.stream, instant_of(after, command.time))
 
 
+def _reload(engine: Engine, command: Reload, after: Pipeline, spill_to: SpillTo | None) -> None:
+    if command.table not in engine.graph.tables:
+        return
+    log = None if after.spec.pipeline.checkpoint is None else log_of(after)
+    at = None if command.since is None else instant_of(after, command.since)
+    engine.reload(command.table, rows_in(command, log), at=at)
+
+
 _APPLY: Final[dict[type[Command], Callable[[Engine, Any, Pipeline, SpillTo | None], None]]] = {
     AddQuery: _add,
     RemoveQuery: _remove,
@@ -115,6 +138,7 @@ _APPLY: Final[dict[type[Command], Callable[[Engine, Any, Pipeline, SpillTo | Non
     SetBounds: _bounds,
     Punctuate: _punctuate,
     Heartbeat: _heartbeat,
+    Reload: _reload,
     Stop: lambda engine, command, after, spill_to: None,  # the runtime stops
 }
 

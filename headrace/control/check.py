@@ -23,6 +23,7 @@ from headrace.control.commands import (
     Command,
     Heartbeat,
     Punctuate,
+    Reload,
     RemoveQuery,
     Resize,
     SetBounds,
@@ -33,6 +34,7 @@ from headrace.control.commands import (
 )
 from headrace.control.in_force import changed, query_table
 from headrace.control.log import Entry
+from headrace.control.reloading import check_table
 from headrace.engine import Engine
 from headrace.errors import ConnectorError, ControlError
 from headrace.graph.levels import check_level
@@ -113,6 +115,12 @@ def _punctuate(command: Punctuate, pipeline: Pipeline) -> None:
     punctuation_of(pipeline, command)
 
 
+def _reload(command: Reload, pipeline: Pipeline) -> None:
+    check_table(pipeline, command.table)
+    if command.since is not None:
+        instant_of(pipeline, command.since, command.table)
+
+
 def _nothing(command: SetBudget | Stop, pipeline: Pipeline) -> None:
     """`changed` checks it, or there is nothing to check."""
 
@@ -127,5 +135,6 @@ _CHECKS: Final[dict[type[Command], Callable[[Any, Pipeline], object]]] = {
     SetBounds: _bounds,
     Punctuate: _punctuate,
     Heartbeat: _heartbeat,
+    Reload: _reload,
     Stop: _nothing,
 }

@@ -102,6 +102,21 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
+class Reload:
+    """Give a table the rows that its file or database has now, for rows of streams with time ≥ `since`.
+
+    Without `since`, or if rows of that time have been answered, they count as soon as possible. `rows` names
+    the rows in the log (`Log.keep`): they were read when the command was written, and a run that is repeated
+    uses the same ones. A recorded run has them in `content`, in base64.
+    """
+
+    table: str
+    since: Instant | None = None
+    rows: str | None = None
+    content: str | None = None
+
+
+@dataclass(frozen=True)
 class Stop:
     """Stop the run with a commit; the next run continues."""
 
@@ -116,6 +131,7 @@ Command = (
     | SetBounds
     | Punctuate
     | Heartbeat
+    | Reload
     | Stop
 )
 
@@ -129,6 +145,7 @@ KINDS: Final[dict[str, type[Command]]] = {
     "bounds": SetBounds,
     "punctuate": Punctuate,
     "heartbeat": Heartbeat,
+    "reload": Reload,
     "stop": Stop,
 }
 _NAMES: Final = {of: kind for kind, of in KINDS.items()}
@@ -174,7 +191,7 @@ def _is_required(each: Any) -> bool:
 
 def describe(command: Command) -> str:
     """The command in words, for lists and notes."""
-    values = {k: v for k, v in to_json(command).items() if k not in ("kind", "sql")}
+    values = {k: v for k, v in to_json(command).items() if k not in ("kind", "sql", "rows", "content")}
     shown = ", ".join(f"{name} = {value!r}" for name, value in values.items())
     kind = kind_of(command).replace("_", " ")
     return f"{kind}: {shown}" if shown else kind

@@ -2,6 +2,7 @@
 
     00000012.json      command 12
     00000012.refused   why it was refused when a run tried to apply it
+    tables/….arrow     the rows of a table that a command reloads
 
 Files are numbered from 1 without gaps, never change, and get their names when they are complete, so other
 programs can read the directory as a stream of files. Each has a checksum. Two writers at once both succeed:
@@ -10,6 +11,7 @@ the second finds its number taken and uses the next one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -25,9 +27,12 @@ from uuid import uuid4
 from headrace import disk
 from headrace.control.commands import Command, from_json, to_json
 from headrace.errors import ControlError, HeadraceError
+from headrace.pipeline.pipeline import Pipeline
 
 FORMAT: Final = 1
 DIRECTORY: Final = "control"
+ROWS: Final = "tables"
+"""The directory of the log with the rows of tables that were reloaded."""
 _NAME: Final = re.compile(r"(\d{8,})\.json")
 
 
@@ -116,6 +121,46 @@ class Log:
             number += 1
         return found
 
+    # --- the rows of tables that are reloaded
+
+    def keep(self, rows: bytes) -> str:
+        """Keep the rows of a table, as Arrow data, for a command that is about to be written; their name."""
+        name = f"{hashlib.blake2b(rows, digest_size=8).hexdigest()}-{uuid4().hex[:8]}"
+        folder = self.path / ROWS
+        with self._saying("write"):
+            disk.current.mkdir(folder, private=True)
+            draft = folder / f".{name}.draft"
+            with disk.current.open(draft, "wb", private=True) as file:
+                file.write(rows)
+                disk.current.flush(file)
+            disk.current.replace(draft, folder / f"{name}.arrow")
+            disk.current.sync(folder)
+        return name
+
+    def kept(self, name: str) -> bytes:
+        """The rows that were kept under a name."""
+        path = self.path / ROWS / f"{name}.arrow"
+        try:
+            found = disk.current.read(path)
+        except OSError as error:
+            found, why = b"", f": {error.strerror or error}"
+        else:
+            why = " or damaged"
+        if hashlib.blake2b(found, digest_size=8).hexdigest() != name.partition("-")[0]:
+            raise ControlError(
+                "HR-L014",
+                f"the rows of a reloaded table are missing{why}",
+                place=str(path),
+                hint="restore the control directory from a copy, or reload the table again",
+            )
+        return found
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Delete rows that no run needs any more."""
+        with self._saying("write"):
+            for name in names:
+                disk.current.unlink(self.path / ROWS / f"{name}.arrow", missing_ok=True)
+
     def _exists(self, number: int) -> bool:
         """Whether there is a command with this number."""
         with self._saying("read"):
@@ -157,6 +202,19 @@ class Log:
         """Turn an OSError into HR-L004."""
         hint = "check the permissions and the free space of the checkpoint directory"
         return disk.coded(ControlError, "HR-L004", f"{doing} the control log", self.path, hint)
+
+
+def log_of(pipeline: Pipeline) -> Log:
+    """The control log of a pipeline, which is in its checkpoint directory."""
+    checkpoint = pipeline.spec.pipeline.checkpoint
+    if checkpoint is None:
+        raise ControlError(
+            "HR-L001",
+            "this pipeline has no checkpoint, so it has no control log",
+            place=str(pipeline.file or pipeline.name),
+            hint='set checkpoint = "state" under [pipeline]',
+        )
+    return Log(pipeline.path(checkpoint) / DIRECTORY)
 
 
 def read_entry(text: str) -> Entry | None:

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.control.check import check
-from headrace.control.commands import Command, RemoveQuery
+from headrace.control.commands import Command, Reload, RemoveQuery
 from headrace.control.in_force import in_force, replaced
-from headrace.control.log import DIRECTORY, Entry, Log
+from headrace.control.log import Entry, log_of
+from headrace.control.reloading import with_rows
 from headrace.errors import ControlError
 from headrace.pipeline.pipeline import Pipeline
-
-
-def log_of(pipeline: Pipeline) -> Log:
-    """The control log of a pipeline, which is in its checkpoint directory."""
-    checkpoint = pipeline.spec.pipeline.checkpoint
-    if checkpoint is None:
-        raise ControlError(
-            "HR-L001",
-            "this pipeline has no checkpoint, so it has no control log",
-            place=str(pipeline.file or pipeline.name),
-            hint='set checkpoint = "state" under [pipeline]',
-        )
-    return Log(pipeline.path(checkpoint) / DIRECTORY)
 
 
 def submit(
@@ -37,6 +25,8 @@ def submit(
     after = _checked(command, pipeline, log.read())
     if also is not None:
         also(command, after)
+    if isinstance(command, Reload):
+        command = with_rows(command, pipeline, log)
     return log.append(command, replaced(pipeline, command))
 
 

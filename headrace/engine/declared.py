@@ -46,12 +46,19 @@ def _strongest(promise: StrongestPromise, stream: str) -> Declared:
     return found
 
 
+def _at_most(limit: int) -> int:
+    """How far a row may be behind if it must be less than `limit` behind."""
+    return max(0, limit - 1)
+
+
 _PROMISES: Final[dict[type[Any], Callable[[Any, str], Declared]]] = {
     TimerPromise: lambda promise, stream: Declared(latency=promise.offset),
-    DisorderPromise: lambda promise, stream: Declared(promise.delta, promise.latency),
+    DisorderPromise: lambda promise, stream: Declared(_at_most(promise.delta), promise.latency),
     SkewPromise: lambda promise, stream: Declared(latency=promise.delta),
     ClockPromise: lambda promise, stream: Declared(latency=0),
-    SourcesPromise: lambda promise, stream: Declared(promise.disorder, promise.latency, promise.counts_rows),
+    SourcesPromise: lambda promise, stream: Declared(
+        None if promise.disorder is None else _at_most(promise.disorder), promise.latency, promise.counts_rows
+    ),
     StrongestPromise: _strongest,
     GeneratedPromise: lambda promise, stream: _of_heartbeats(promise.generator, stream),
 }

@@ -19,6 +19,7 @@ from headrace.engine.optimizer import Optimizer
 from headrace.engine.pushing import rows_for, times_for
 from headrace.engine.quality import QualityOfService
 from headrace.engine.scheduling import Scheduling
+from headrace.engine.shape import Shape, shape_of
 from headrace.engine.snapshot import (
     LOOKS,
     MEMORY,
@@ -36,7 +37,7 @@ from headrace.engine.structure import Structure, structure_of
 from headrace.errors import GraphError
 from headrace.flow.batch import Batch
 from headrace.graph.ets_arcs import propagation_named
-from headrace.graph.reloading import reload_table
+from headrace.graph.reloading import change_table, changes, compact, reload_table, table_named
 from headrace.graph.table import Rows, rows_of
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes.core import Plan, Table
@@ -87,6 +88,7 @@ class Engine:
         self._ticks: dict[str, int | None] = {}
         self._version = 0
         self._structure: Structure | None = None
+        self._shape: Shape | None = None
         self._changed = self._reordered = False
 
     @property
@@ -96,11 +98,14 @@ class Engine:
 
     # --------------------------------------------------------------------------------------------- queries
 
-    def add(self, query: str, plan: Plan | Planned, *, since: int = 0) -> None:
+    def add(self, query: str, plan: Plan | Planned, *, since: int = 0, ordered: bool | None = None) -> None:
         """Add a query; it covers rows pushed from now on, not those pushed before.
 
         `since` is its generation. Queries share operators only within a generation: give a query that is
         added while others run a number of its own, and the same one when it is added again to restore it.
+
+        `ordered`: its results leave in order of time; None: as the query says. If not, a group that a
+        punctuation closes is answered at once, before its window or session ends.
         """
         planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
         if not isinstance(planned, Plan):
@@ -115,10 +120,15 @@ class Engine:
         for table in getattr(plan, "tables", ()):
             if table.data is not None:
                 self.load(table.name, table.data)
-        self.graph.add(query, planned, since)
+        by_time = getattr(plan, "ordered", True) if ordered is None else ordered
+        self.graph.add(query, planned, since, ordered=by_time)
         self._ticks[query] = getattr(plan, "ticks_per_second", None)
         self._changed = True
         self._rewire()
+
+    def has_table(self, table: str) -> bool:
+        """Whether a query reads this table, or rows of it were loaded."""
+        return table in self.graph.tables
 
     def load(self, table: str, data: Rows) -> None:
         """Load the rows of a table, which never change; a query that reads it waits until then.
@@ -131,19 +141,37 @@ class Engine:
         for after in node.successors:
             after.fresh = True
 
-    def reload(self, table: str, data: Rows) -> None:
-        """Give a table other rows: rows of streams that are processed from now on are joined with these.
+    def reload(self, table: str, data: Rows, *, at: int | None = None) -> int | None:
+        """Give a table other rows.
 
-        Pairs of earlier rows with the old rows of the table stay as they were answered, and end when they
-        would have. Where that would not be exact, an error says why (HR-G025): if the table is aggregated, or
-        joined with rows that may be withdrawn later, such as groups.
+        A table that was declared to change (`TableDef(…, changes=True)`) has them from the instant `at` on,
+        or as soon as possible: from the first instant that has not been answered for. Before it, the table
+        has its old rows. Returns the instant, or None if nothing changes.
+
+        Any other table has them for rows of streams that are processed from now on. Pairs of earlier rows
+        with the old rows of the table stay as they were answered, and end when they would have. Where that
+        would not be exact, an error says why (HR-G025): if the table is aggregated, or joined with rows that
+        may be withdrawn later, such as groups.
         """
         rows = rows_of(table, data)
+        if at is not None:
+            check_instant(at, "at")
         self.run()
-        if reload_table(self.graph, table, rows):
-            self._changed = True
-            for node in self.graph.nodes:
-                node.fresh = True
+        node, since = table_named(self.graph, table), None
+        if not node.loaded:
+            self.load(table, rows)
+            return None
+        if changes(self.graph, node):
+            self._changed |= compact(node)
+            since = change_table(self.graph, node, rows, at, self.now)
+            changed = since is not None
+        else:
+            changed = reload_table(self.graph, node, rows)
+            self._changed |= changed
+        if changed:
+            for each in self.graph.nodes:
+                each.fresh = True
+        return since
 
     def remove(self, query: str) -> None:
         """Remove a query; operators that no other query uses are freed."""
@@ -154,7 +182,7 @@ class Engine:
 
     def _rewire(self) -> None:
         """Call when the graph has changed: every part reads it again."""
-        self._structure = None
+        self._structure = self._shape = None
         self.scheduling.rewire()
         self.memory.rewire()
         self.optimizer.rewire()
@@ -289,6 +317,13 @@ class Engine:
         self.streams.enter()
         found = measure(self.graph, self.now)
         return replace(found, orders=self.optimizer.joins(), conditions=self.optimizer.conditions())
+
+    @property
+    def shape(self) -> Shape:
+        """The operators and what each reads; computed again only after the graph has changed."""
+        if self._shape is None:
+            self._shape = shape_of(self.graph, self._span_of)
+        return self._shape
 
     # ------------------------------------------------------------------------------------------- snapshots
 

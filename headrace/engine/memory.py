@@ -9,7 +9,9 @@ from headrace.errors import BudgetError, SpillError
 from headrace.graph.graph import Graph
 from headrace.memory.accounting import account
 from headrace.memory.budget import budget_bytes, machine_bytes
+from headrace.memory.choice import Needs
 from headrace.memory.manager import POLICIES, Manager, Shortage
+from headrace.memory.share import Share
 from headrace.spill.store import SpillStore
 
 
@@ -19,7 +21,7 @@ class Memory:
     def __init__(self, graph: Graph, store: SpillStore | None) -> None:
         self._graph = graph
         self.store = store
-        self.manager: Manager | None = None
+        self.manager: Manager | Share | None = None
 
     def rewire(self) -> None:
         """The graph has changed: every operator may spill to the store."""
@@ -42,7 +44,10 @@ class Memory:
 
     def spare(self) -> float:
         """Bytes of the budget that are free."""
-        return inf if self.manager is None else self.manager.budget - account(self._graph, tight=True).own
+        if self.manager is None:
+            return inf
+        own = self.manager.share if isinstance(self.manager, Share) else self.manager.budget
+        return own - account(self._graph, tight=True).own
 
     def spill(self, bytes: int) -> int:
         """Spill about `bytes` of state to disk; returns how many bytes left memory.
@@ -74,29 +79,43 @@ class Memory:
         *,
         policy: Shortage = "fail",
         whole: Callable[[], int] = machine_bytes,
-        measure_at_snapshots: bool = False,
     ) -> int:
         """Limit the memory of all queries: bytes, '64 MB', or a share of `whole` such as '25 %'.
 
         Windows with bounds shrink under memory pressure and grow back to their best size afterwards. If even
         the smallest windows do not fit, `policy` decides: `fail` with an error, or `spill` state to disk.
-        With `measure_at_snapshots` the engine learns the cost of rows only when a snapshot is taken, and
-        stores it there, so that the same rows after a restore lead to the same choices. None removes the
-        budget. Returns the budget in bytes.
+        None removes the budget. Returns the budget in bytes.
         """
         if size is None:
             self.manager = None
             return 0
+        self._check(policy)
+        bytes = budget_bytes(size, whole)
+        if not isinstance(self.manager, Manager):
+            self.manager = Manager(self._graph, bytes, policy, self.spill)
+        self.manager.budget, self.manager.policy = bytes, policy
+        return bytes
+
+    def set_share(self, share: int, budget: int, *, policy: Shortage = "fail") -> None:
+        """Hold about `share` bytes of a budget that several engines have together.
+
+        The engine only measures (`needs`): someone who knows all of them chooses the sizes of windows, and
+        calls `engine.quality.resize` in each. Beyond its share, the engine spills if `policy` says so.
+        """
+        self._check(policy)
+        self.manager = Share(self._graph, share, budget, policy, self.spill)
+
+    def needs(self) -> tuple[Needs, int, list[str]]:
+        """With a share of a budget: what the windows need, the bytes held, and the nodes of the windows."""
+        assert isinstance(self.manager, Share)
+        needs, held = self.manager.needs()
+        return needs, held, self.manager.names()
+
+    def _check(self, policy: Shortage) -> None:
+        """Raise an error if the policy is unknown, or needs a store that there is not."""
         if policy not in POLICIES:
             raise BudgetError(
                 "HR-M003", f"unknown policy {policy!r}", place="budget", hint=f"known: {', '.join(POLICIES)}"
             )
-        bytes = budget_bytes(size, whole)
         if policy == "spill" and self.store is None:
             self.spill(0)
-        if self.manager is None:
-            self.manager = Manager(
-                self._graph, bytes, policy, self.spill, measure_at_snapshots=measure_at_snapshots
-            )
-        self.manager.budget, self.manager.policy = bytes, policy
-        return bytes

@@ -36,7 +36,7 @@ class SourceMetrics:
 class NodeMetrics:
     """An operator: rows out, state, the rows in its output buffer, its waiting time in wall-clock ticks.
 
-    `spilled_bytes` of state are on disk, beyond `state_bytes`.
+    `spilled_bytes` of state are on disk, beyond `state_bytes`. `queued_rows` wait in its inputs.
     """
 
     rows_out: int
@@ -47,6 +47,7 @@ class NodeMetrics:
     waiting_since: int | None
     waited: int
     spilled_bytes: int = 0
+    queued_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,4 +138,5 @@ def _node(node: Node, now: int, memory: Account) -> NodeMetrics:
         node.waiting_since,
         node.waited + open_wait,
         operator.memory.spilled_bytes(),
+        sum(reader.rows for reader in operator.inputs),
     )

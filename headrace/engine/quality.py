@@ -64,13 +64,19 @@ class QualityOfService:
         return settings(self._graph, self._span_of)
 
     def resize(
-        self, node: Node | str | Plan, value: int, *, at: int | None = None, query: str | None = None
+        self,
+        node: Node | str | Plan,
+        value: int,
+        *,
+        at: int | None = None,
+        query: str | None = None,
+        clamp: bool = False,
     ) -> int:
         """Change a window or a granularity for rows with time ≥ `at`, or as soon as possible without it.
 
         `node` is an operator or its name or, with `query`, a node of that query's plan. Other queries that
         share the operator change too. Returns the instant from which the change holds: a granularity changes
-        at a multiple of the old one.
+        at a multiple of the old one. With `clamp`, a value outside of the bounds becomes the nearest within.
         """
         if at is not None:
             check_instant(at, "at")
@@ -81,7 +87,12 @@ class QualityOfService:
             if found is None:
                 raise not_adaptable(str(query))
             node = found
-        return _resize(node_named(self._graph, node), value, at)
+        return _resize(node_named(self._graph, node), value, at, clamp)
+
+    def node_of(self, query: str, written: Plan) -> str | None:
+        """The name of the operator that runs a window or granularity of a query's plan."""
+        found = self._graph.quality.node(query, written)
+        return None if found is None else found.name
 
     def histories(self, query: str) -> dict[Plan, Entries]:
         """The windows and granularities of a query, by the nodes of its plan, as pairs (t, value).
@@ -126,12 +137,14 @@ def _in_force(histories: Mapping[Plan, Entries], times: Times) -> dict[Plan, Tim
     return found
 
 
-def _resize(node: Node, value: int, at: int | None) -> int:
+def _resize(node: Node, value: int, at: int | None, clamp: bool = False) -> int:
     """Change the value of a node for rows from an instant on; returns the instant."""
     operator = node.operator
     if not isinstance(operator, Adaptable):
         raise not_adaptable(node.name)
     bounds = operator.history.bounds
+    if clamp:
+        value = min(max(value, bounds.least), bounds.most)
     if isinstance(value, bool) or not isinstance(value, int) or value not in bounds:
         raise GraphError(
             "HR-G016",

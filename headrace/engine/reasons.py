@@ -6,19 +6,24 @@ A reason often names a value, so reasons that differ only in quoted values and n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.arrays import Mask
+from headrace.connectors.contract import shown
+from headrace.connectors.encode import json_objects
 from headrace.time.punctuation import Late, Rejected
 
 LATE, REJECTED = "late", "rejected"
 MOST: Final = 8
 """The number of different reasons kept for one stream; rows with any other reason are counted together."""
+
+SAMPLES: Final = 3
+"""How many rows are kept as samples for each reason: the first ones."""
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\d[\w.:+-]*""")
 
@@ -27,7 +32,8 @@ _VALUES = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\d[\w.:+-]*""")
 class Reason:
     """Rows of a stream that were late or rejected for one reason.
 
-    `first` is the message for the first of them, `worst` the largest lateness in ticks.
+    `first` is the message for the first of them, `worst` the largest lateness in ticks, `samples` the first
+    few of them as text.
     """
 
     kind: str
@@ -36,6 +42,7 @@ class Reason:
     code: str = ""
     first: str = ""
     worst: int = 0
+    samples: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         why = f"rejected: {self.code} {self.first}"
@@ -46,6 +53,14 @@ class Reason:
 
 def _count(rows: pa.RecordBatch) -> int:
     return int(rows.num_rows)
+
+
+def _sampled(rows: pa.RecordBatch | None, raw: Sequence[str] = ()) -> list[str]:
+    """Some rows as text, without the columns that Headrace has added."""
+    if rows is None:
+        return [shown(each) for each in raw[:SAMPLES]]
+    own = [name for name in rows.schema.names if not name.startswith("__")]
+    return [shown(each) for each in json_objects(rows.slice(0, SAMPLES).select(own)).to_pylist()]
 
 
 def _by_reason(late: Late) -> Iterator[tuple[str, Mask]]:
@@ -71,23 +86,28 @@ class Reasons:
         """Count rows that an engine found late or rejected. Late rows that were admitted do not count."""
         for one in late:
             for why, lost in _by_reason(one):
-                rows = self._count(one.rows.filter(pa.array(lost)))
+                rows = one.rows.filter(pa.array(lost))
                 worst = int(one.lateness[lost].max())
-                self.merge(Reason(LATE, one.stream, rows, first=why, worst=worst))
+                found = Reason(LATE, one.stream, self._count(rows), first=why, worst=worst)
+                self.merge(found, lambda rows=rows: _sampled(rows))  # type: ignore[misc]
         for each in rejected:
-            self.merge(Reason(REJECTED, each.stream, len(each), str(each.code), each.reason))
+            found = Reason(REJECTED, each.stream, len(each), str(each.code), each.reason)
+            self.merge(found, lambda each=each: _sampled(each.rows, each.raw))  # type: ignore[misc]
 
-    def merge(self, reason: Reason) -> None:
-        """Add a count from elsewhere."""
+    def merge(self, reason: Reason, samples: Callable[[], Iterable[str]] | None = None) -> None:
+        """Add a count; `samples` makes some of its rows as text, and is called only if some are wanted."""
         key = (reason.kind, reason.stream, reason.code, _VALUES.sub("…", reason.first))
         known = self._found.get(key)
         if known is None and self._full(reason):
             key = (reason.kind, reason.stream, "", "")
             reason = replace(reason, code="", first="other reasons")
             known = self._found.get(key)
+        seen = () if known is None else known.samples
+        if len(seen) < SAMPLES:
+            seen = (*seen, *(reason.samples if samples is None else samples()))[:SAMPLES]
         if known is not None:
             reason = replace(known, rows=known.rows + reason.rows, worst=max(known.worst, reason.worst))
-        self._found[key] = reason
+        self._found[key] = replace(reason, samples=tuple(seen))
 
     def _full(self, reason: Reason) -> bool:
         """True if the stream already has the largest number of different reasons that are kept."""

@@ -208,6 +208,14 @@ class Expression:
         """`%` is any text, `_` any one character."""
         return NODES["Like"](self, as_expression(pattern), escape)
 
+    def field(self, name: str) -> Expression:
+        """A field of a struct."""
+        return NODES["Field"](self, name)
+
+    def item(self, key: object) -> Expression:
+        """An element of an array, counted from 0, or the value of a map under a key."""
+        return NODES["Element"](self, as_expression(key))
+
     def cast(self, to: str | pa.DataType) -> Expression:
         return NODES["Cast"](self, type_named(to) if isinstance(to, str) else to)
 

@@ -17,6 +17,8 @@ from headrace.expressions.choice import coalesce as first_known
 from headrace.expressions.comparison import between, comparison, in_list, like
 from headrace.expressions.expression import Expression, as_expression, node
 from headrace.expressions.functions import FUNCTIONS
+from headrace.expressions.functions.nested import field as field_of
+from headrace.expressions.functions.nested import item
 from headrace.expressions.functions.rule import UserFunction
 from headrace.expressions.scope import Scope
 from headrace.expressions.types import sql_name, type_named
@@ -238,7 +240,39 @@ class UserFunctionCall(Function):
     __str__ = Function.__str__
 
 
-ATOMS = frozenset({"Column", "Literal", "Cast", "Function", "UserFunctionCall", "Coalesce", "Case"})
+@node
+@dataclass(frozen=True)
+class Field(Expression):
+    """A field of a struct."""
+
+    operand: Expression
+    name: str
+
+    def _bind(self, scope: Scope) -> Bound:
+        return field_of(self.operand.bind(scope), self.name)
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)}.{self.name}"
+
+
+@node
+@dataclass(frozen=True)
+class Element(Expression):
+    """An element of an array, counted from 0, or the value of a map under a key."""
+
+    operand: Expression
+    key: Expression
+
+    def _bind(self, scope: Scope) -> Bound:
+        return item(self.operand.bind(scope), self.key.bind(scope))
+
+    def __str__(self) -> str:
+        return f"{nested(self.operand)}[{self.key}]"
+
+
+ATOMS = frozenset(
+    {"Column", "Literal", "Cast", "Function", "UserFunctionCall", "Coalesce", "Case", "Field", "Element"}
+)
 
 
 def nested(operand: Expression) -> str:

@@ -1,9 +1,9 @@
 """The SQL types, as Arrow types, and the common type of two of them.
 
-Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else is `other` and can
-only be passed on, tested for null, or chosen between. Laws of `common_type`: commutative, idempotent, null is
-its unit. Where Spark's legacy and ANSI rules differ, the lossless one is used (the common type of integer and
-float32 is float64).
+Families: null, boolean, integer, float, decimal, string, date, timestamp; anything else (arrays, maps,
+structs, bytes) is `other`: it can be passed on, tested for null, chosen between, and taken apart by functions
+of its kind. Laws of `common_type`: commutative, idempotent, null is its unit. Where Spark's legacy and ANSI
+rules differ, the lossless one is used (the common type of integer and float32 is float64).
 """
 
 from __future__ import annotations
@@ -93,7 +93,16 @@ CANONICAL: Final[dict[pa.DataType, pa.DataType]] = {
     pa.string_view(): pa.string(),
     pa.date64(): pa.date32(),
 }
+LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
+_NESTED: Final = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+_FIELD: Final = re.compile(r"(?:`([^`]+)`|(\w+))\s*(?::|\s)\s*(.+)", re.DOTALL)
 
 
 def family(of: pa.DataType) -> str:
@@ -111,7 +120,18 @@ def canonical(of: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", of.tz)
     if pa.types.is_dictionary(of):
         return canonical(of.value_type)
+    if is_list(of):
+        return pa.list_(canonical(of.value_type))
+    if pa.types.is_map(of):
+        return pa.map_(canonical(of.key_type), canonical(of.item_type))
+    if pa.types.is_struct(of):
+        return pa.struct([pa.field(each.name, canonical(each.type)) for each in of])
     return CANONICAL.get(of, of)
+
+
+def is_list(of: pa.DataType) -> bool:
+    """Whether values are arrays, in any of Arrow's layouts."""
+    return any(holds(of) for holds in LISTS)
 
 
 def type_named(name: str) -> pa.DataType:
@@ -119,6 +139,9 @@ def type_named(name: str) -> pa.DataType:
     found = _DECIMAL.fullmatch(name.strip())
     if found:
         return pa.decimal128(int(found[1]), int(found[2] or 0))
+    nested = _NESTED.fullmatch(name.strip())
+    if nested:
+        return _nested(nested[1].lower(), split_types(nested[2]), name)
     known = NAMES.get(name.strip().lower())
     if known is None:
         names = ", ".join(sorted(NAMES))
@@ -126,10 +149,48 @@ def type_named(name: str) -> pa.DataType:
     return known
 
 
+def _nested(kind: str, parts: list[str], name: str) -> pa.DataType:
+    """An array, map or struct of the named types."""
+    if kind == "array" and len(parts) == 1:
+        return pa.list_(type_named(parts[0]))
+    if kind == "map" and len(parts) == 2:
+        return pa.map_(*map(type_named, parts))
+    if kind == "struct":
+        return struct_named(parts, name)
+    hint = "write array<int>, map<string, int> or struct<a: int, b: string>"
+    raise ExpressionError("HR-E006", f"the type {name!r} is not complete", hint=hint)
+
+
+def struct_named(fields: list[str], name: str) -> pa.DataType:
+    """The struct of some `name: type` or `name type`."""
+    found = [_FIELD.fullmatch(each.strip()) for each in fields]
+    if not all(found):
+        raise ExpressionError("HR-E006", f"{name!r} is not a list of fields", hint="write a INT, b STRING")
+    return pa.struct([pa.field(each[1] or each[2], type_named(each[3])) for each in found if each])
+
+
+def split_types(text: str) -> list[str]:
+    """The parts between commas that are not inside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [each for each in parts if each.strip()]
+
+
 def sql_name(of: pa.DataType) -> str:
     """The SQL name of a type."""
     if pa.types.is_decimal128(of):
         return f"decimal({of.precision},{of.scale})"
+    if is_list(of):
+        return f"array<{sql_name(of.value_type)}>"
+    if pa.types.is_map(of):
+        return f"map<{sql_name(of.key_type)}, {sql_name(of.item_type)}>"
+    if pa.types.is_struct(of):
+        return f"struct<{', '.join(f'{each.name}: {sql_name(each.type)}' for each in of)}>"
     return SQL_NAMES.get(of, str(of))
 
 

@@ -1,6 +1,7 @@
-"""Queries over tables in one call: DataFrames, Arrow, files and lists in; a result that gives them back."""
+"""Queries in one call: over tables (`sql`) and over live sources (`run`)."""
 
 from headrace.frames.answer import sql
+from headrace.frames.live import Run, run
 from headrace.frames.result import Result
 
-__all__ = ["Result", "sql"]
+__all__ = ["Result", "Run", "run", "sql"]

@@ -60,20 +60,22 @@ def sql(
     time so far; a row that is 10 seconds or more behind the newest before it is in `late`. Rows without a
     valid time and unreadable lines of a file are in `rejected`.
     """
-    frames = frames_of(_sources(sources, named), time)
+    frames = frames_of(named_sources(sources, named), time)
     found = _query(text, frames)
     inputs = None if bounds is None else _inputs(bounds, found)
     return _answer(found, frames, inputs)
 
 
-def _sources(given: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+def named_sources(
+    given: Mapping[str, Any] | None, named: Mapping[str, Any], place: str = "headrace.sql"
+) -> dict[str, Any]:
     """The sources by name; a name that is given twice is an error."""
     if given is not None and not isinstance(given, Mapping):
         raise InputError(
             "HR-I075",
             f"sources are given by name, not as {type(given).__name__}",
-            place="headrace.sql",
-            hint='headrace.sql("… FROM clicks …", clicks=rows), or {"clicks": rows}',
+            place=place,
+            hint=f'{place}("… FROM clicks …", clicks=rows), or {{"clicks": rows}}',
         )
     twice = next((name for name in given or {} if name in named), None)
     if twice is not None:
@@ -115,7 +117,7 @@ def _inputs(bounds: AllBounds, found: Query) -> Inputs:
 # Running.
 
 
-class _Rows:
+class TableSource:
     """The rows of a frame as a source, in blocks; bad input comes with the first."""
 
     bounded = True
@@ -162,7 +164,7 @@ def _answer(found: Query, frames: Mapping[str, Frame], inputs: Inputs | None) ->
         rejected += engine.drain_rejected()
     return Result(
         pa.Table.from_batches([batch.data for batch in answers], found.schema),
-        _times(found, answers),
+        answer_times(found, answers),
         pa.Table.from_batches([late_rows(late)] if late else [], LATE_SCHEMA),
         pa.Table.from_batches([rejected_rows(rejected)] if rejected else [], REJECTED_SCHEMA),
     )
@@ -184,7 +186,7 @@ def _inflow(frame: Frame, inputs: Inputs | None) -> Inflow:
         rows, ticks, known = rows.take(pa.array(order)), ticks[order], known[order]
     arrival = None if inputs is None else _arrivals(ticks, known)
     timing = Timing(frame.time, None, tuple(rows.schema.names))
-    return Inflow(frame.name, _Rows(rows, frame.bad, arrival), rows.schema, timing)
+    return Inflow(frame.name, TableSource(rows, frame.bad, arrival), rows.schema, timing)
 
 
 def _is_bounded(stream: str, inputs: Inputs) -> bool:
@@ -224,7 +226,7 @@ def _apply(engine: Engine, step: Step) -> None:
     engine.advance(step.now)
 
 
-def _times(found: Query, answers: list[Batch]) -> pa.Array:
+def answer_times(found: Query, answers: list[Batch]) -> pa.Array:
     """The times of the answers, in the type of the time columns."""
     ticks = np.concatenate([batch.start for batch in answers]) if answers else np.empty(0, np.int64)
     if found.ticks_per_second is None:
@@ -234,5 +236,7 @@ def _times(found: Query, answers: list[Batch]) -> pa.Array:
 
 
 def _time_type(stream: StreamDef) -> pa.DataType:
+    if stream.time_column is None:
+        return INSTANT
     of = stream.schema.field(stream.time_column).type
     return of if pt.is_timestamp(of) else INSTANT

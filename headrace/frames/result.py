@@ -34,6 +34,8 @@ class Result:
     """Rows that came later than `bounds` allow: the stream, by how many ticks, and the row as JSON."""
     rejected: pa.Table = field(repr=False)
     """Rows that could not be read or that have no time: the stream, the code, the reason, and the row."""
+    query: str = "query"
+    """The name of the query."""
 
     @property
     def schema(self) -> Schema:

@@ -36,7 +36,7 @@ class Frame:
     def definition(self) -> StreamDef | TableDef:
         """How queries see it."""
         if self.time is None:
-            return TableDef(self.name, self.rows.schema, self.rows)
+            return self.table_definition
         timestamps = pt.is_timestamp(self.rows.schema.field(self.time).type)
         return StreamDef(
             self.name,
@@ -45,13 +45,18 @@ class Frame:
             ticks_per_second=MICROSECONDS if timestamps else None,
         )
 
+    @property
+    def table_definition(self) -> TableDef:
+        """How queries see it if it is a table."""
+        return TableDef(self.name, self.rows.schema, self.rows)
+
 
 def frames_of(given: Mapping[str, Any], time: Time) -> dict[str, Frame]:
     """The sources by name, each with its time column or, without one, as a table."""
     frames = {name: _frame(name, data) for name, data in given.items()}
-    columns = _time_columns(frames, time)
+    columns = time_columns(frames, time)
     return {
-        name: _timed(replace(frame, time=columns[name])) if name in columns else frame
+        name: timed(replace(frame, time=columns[name])) if name in columns else frame
         for name, frame in frames.items()
     }
 
@@ -78,7 +83,7 @@ def _frame(name: str, data: Any) -> Frame:
 # Which column is the time.
 
 
-def _time_columns(frames: Mapping[str, Frame], time: Time) -> dict[str, str]:
+def time_columns(frames: Mapping[str, Frame], time: Time) -> dict[str, str]:
     """By stream, its time column."""
     if isinstance(time, str):
         found = {name: time for name, frame in frames.items() if time in frame.rows.schema.names}
@@ -149,7 +154,7 @@ def _holds_times(column: pa.ChunkedArray) -> bool:
 # The time column as timestamps or integers.
 
 
-def _timed(frame: Frame) -> Frame:
+def timed(frame: Frame) -> Frame:
     """The stream with a time column that holds ticks; rows whose time is not valid are set apart."""
     assert frame.time is not None
     at = frame.rows.schema.get_field_index(frame.time)

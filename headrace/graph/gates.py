@@ -13,7 +13,7 @@ import numpy.typing as npt
 from headrace.arrays import Counts, Mask
 from headrace.flow.batch import Batch, concat, sort_by_start
 from headrace.operators.expand import windows_of
-from headrace.operators.order import OrderOperator
+from headrace.operators.order import InputManager
 from headrace.operators.session_aggregate import MergingSessionsOperator
 from headrace.plan.nodes.windows import Sliding
 
@@ -56,7 +56,7 @@ class OrderGate(Gate):
     With a `window`, a row counts once for each window that holds it, each answered at its own tick.
     """
 
-    order: OrderOperator
+    order: InputManager
     window: Sliding | None
     in_force: Callable[[int], int]
 

@@ -35,7 +35,7 @@ class Graph:
         self.sinks: dict[str, Sink] = {}
         self.since: dict[str, int] = {}
         self._roots: dict[str, Plan] = {}
-        self._written: dict[str, Plan] = {}
+        self._written: dict[str, tuple[Plan, bool]] = {}
         self._home: dict[Plan, list[Node]] = {}
         self.quality = Quality()
         self._now = now
@@ -70,6 +70,7 @@ class Graph:
                 place=plan.name,
                 hint="declare a table once and use it in every query",
             )
+        known.changes |= plan.changes
         return known
 
     @staticmethod
@@ -80,8 +81,8 @@ class Graph:
                 "HR-G014", "a stream and a table have the same name", place=name, hint="rename one of them"
             )
 
-    def add(self, query: str, plan: Plan, since: int = 0) -> None:
-        """Add a query under a name, in a generation."""
+    def add(self, query: str, plan: Plan, since: int = 0, *, ordered: bool = True) -> None:
+        """Add a query under a name, in a generation; results are `ordered` by time, or may leave early."""
         if query in self.sinks:
             raise GraphError(
                 "HR-G002",
@@ -91,9 +92,9 @@ class Graph:
             )
         check(plan)
         self._declare_all(plan)
-        placed = place_orders(with_stamps(plan), self._disorder())
+        placed = place_orders(with_stamps(plan), self._disorder(), ordered)
         self.sinks[query] = Sink(query, self._arc(placed, {}, since))
-        self._roots[query], self._written[query], self.since[query] = placed, plan, since
+        self._roots[query], self._written[query], self.since[query] = placed, (plan, ordered), since
         if not isinstance(placed, (Source, Table)):
             self.quality.claim(query, plan, placed, self._root(query))
         self._count_sinks()
@@ -126,9 +127,9 @@ class Graph:
 
     def regroup(self, query: str, since: int) -> None:
         """Move a query that has not run yet to another generation."""
-        plan = self._written[query]
+        plan, ordered = self._written[query]
         self.remove(query)
-        self.add(query, plan, since)
+        self.add(query, plan, since, ordered=ordered)
 
     def arrange(self, queries: list[str]) -> None:
         """Put the queries into an order."""

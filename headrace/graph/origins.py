@@ -10,11 +10,13 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Operator, Stateless
+from headrace.operators.early_results import EarlyWindowsOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.session_aggregate import MergingSessionsOperator
 from headrace.operators.union import MergeOperator
 from headrace.plan.analysis.ordering import Expand
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.early import EarlyWindows
 
 
 def origins_behind(before: Node | SourceNode) -> list[SourceNode | Operator]:
@@ -44,7 +46,14 @@ def set_gates(graph: Graph) -> None:
             window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
             for source in behind:
                 source.admission.gates.append(OrderGate(node.operator, window, in_force))
-        if isinstance(node.operator, MergingSessionsOperator):
+        elif isinstance(node.operator, EarlyWindowsOperator):
+            assert isinstance(node.plan, EarlyWindows)
+            below = node.plan.input
+            window = below.window if isinstance(below, Expand) else node.plan.window
+            for source in behind:
+                if _ways(source, node):
+                    source.admission.gates.append(OrderGate(node.operator, window, in_force))
+        elif isinstance(node.operator, MergingSessionsOperator):
             for source in behind:
                 ways = _ways(source, node)
                 if ways:

@@ -1,8 +1,13 @@
 """Gives a loaded table other rows while queries run, where the answers stay exact.
 
-A table is the side of a join, perhaps after filters and projections. Its rows in the state of the join are
-exchanged; pairs that were answered with the old rows stay as they are, and end when they would have. That is
-exact if no row of the other side is withdrawn later: its pairs with the old rows could not be found again.
+A table that was declared to change (`Table.changes`) changes at an instant: its old rows end there, and its
+new rows start there. Rows that are in both stay, so the cost follows the change. The instant is later than
+everything that was answered, and the same in all shards of a query, because it follows from the streams.
+
+Any other table is planned as if it never changed. It is the side of a join, perhaps after filters and
+projections. Its rows in the state of the join are exchanged; pairs that were answered with the old rows stay
+as they are, and end when they would have. That is exact if no row of the other side is withdrawn later: its
+pairs with the old rows could not be found again.
 """
 
 from __future__ import annotations
@@ -17,9 +22,11 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.graph.table import Rows, TableNode
-from headrace.operators.contract import Stateless
+from headrace.operators.contract import Stateless, Waiting
 from headrace.operators.join import JoinOperator
-from headrace.plan.nodes.core import Join
+from headrace.plan.nodes.core import Join, Source, Table
+from headrace.plan.nodes.trees import walk
+from headrace.time.timestamp import BEGINNING, MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True)
@@ -31,15 +38,81 @@ class Way:
     input: int
 
 
-def reload_table(graph: Graph, table: str, data: Rows) -> bool:
-    """Exchange the rows of a table; true if they were others. HR-G025 if answers would not be exact."""
-    node = graph.tables.get(table)
+def table_named(graph: Graph, name: str) -> TableNode:
+    """The node of a table; an error if no query reads it."""
+    node = graph.tables.get(name)
     if node is None:
         known = ", ".join(graph.tables) or "none"
-        raise GraphError("HR-G005", "no query reads such a table", place=table, hint=f"known: {known}")
-    if not node.loaded:
-        node.load(data)
-        return True
+        raise GraphError("HR-G005", "no query reads such a table", place=name, hint=f"known: {known}")
+    return node
+
+
+def changes(graph: Graph, table: TableNode) -> bool:
+    """Whether every query that reads a table was planned for a table that changes."""
+    plans = (each for query in graph.sinks for each in walk(graph.plan_of(query)))
+    return all(each.changes for each in plans if isinstance(each, Table) and each.name == table.name)
+
+
+def change_table(graph: Graph, node: TableNode, data: Rows, at: int | None, now: int) -> int | None:
+    """Give a table these rows from an instant on, or as soon as possible; None if it has them.
+
+    Returns the instant.
+    """
+    gone, come = node.changed(data)
+    if not gone.num_rows and not come.num_rows:
+        return None
+    since = max(_soonest(graph, node, now), node.last_change, MIN_TIME if at is None else at)
+    if since < MAX_TIME:
+        node.change(gone, come, since)
+        _pass_through(node)
+    return since
+
+
+def _pass_through(before: TableNode | Node) -> None:
+    """Move changes to the operators that wait for their instant: a table's heartbeat is ahead of them."""
+    for node in before.successors:
+        operator = node.operator
+        if isinstance(operator, Stateless):
+            while operator.more:
+                operator.execute(operator.inputs[0].rows + 1)
+            _pass_through(node)
+
+
+def compact(table: TableNode) -> bool:
+    """Forget changes of a table that every operator has passed, if that is due; true if it was done."""
+    passed = min((each.frontier for each in _waiting(table)), default=MAX_TIME)
+    return table.last_change <= passed and table.compact()
+
+
+def _soonest(graph: Graph, table: TableNode, now: int) -> int:
+    """The first instant that no operator has answered for, and that none of the streams can have passed.
+
+    An operator may have taken rows one tick past its frontier.
+    """
+    sources: list[SourceNode] = []
+    for query in graph.sinks:
+        leaves = [each for each in walk(graph.plan_of(query)) if isinstance(each, (Source, Table))]
+        if any(isinstance(each, Table) and each.name == table.name for each in leaves):
+            sources += [graph.sources[each.name] for each in leaves if isinstance(each, Source)]
+    known = [max(each.known(now), each.arc.heartbeat) for each in sources if not each.ended]
+    answered = [each.frontier for each in _waiting(table)]
+    return min(max([BEGINNING, *known, *answered]) + 2, MAX_TIME)
+
+
+def _waiting(table: TableNode) -> list[Waiting]:
+    """The operators that get rows from a table, through others, and wait for heartbeats."""
+    found: list[Node] = []
+    front = list(table.successors)
+    while front:
+        node = front.pop()
+        if node not in found:
+            found.append(node)
+            front += node.successors
+    return [node.operator for node in found if isinstance(node.operator, Waiting)]
+
+
+def reload_table(graph: Graph, node: TableNode, data: Rows) -> bool:
+    """Exchange the rows of a table; true if they were others. HR-G025 if answers would not be exact."""
     batch = node.exchanged(data)
     if batch is None:
         return False
@@ -61,8 +134,7 @@ def _ways(table: TableNode, before: Node | SourceNode, through: tuple[Stateless,
         raise _inexact(table, "a query reads it without a join")
     for node in before.successors:
         operator = node.operator
-        if isinstance(operator, JoinOperator):
-            assert isinstance(node.plan, Join)
+        if isinstance(operator, JoinOperator) and isinstance(node.plan, Join):
             for input, reader in enumerate(operator.inputs):
                 if reader.arc is arc:
                     if may_withdraw(node.plan.inputs[1 - input]):

@@ -158,7 +158,9 @@ class SourceNode:
         if cells is not None:
             return cells.astype(np.int64)
         by = self.promise.by
-        return cells_of(data.column(by.column), by.cells) if by.column in data.schema.names else None
+        if by.column not in data.schema.names:
+            return None
+        return cells_of(data.column(by.column), by.cells, by.numbered)
 
     def observe(self, times: Times, now: int, cells: Cells | None = None) -> None:
         """Learn from rows with these times that came in at `now`, here or in another part of the stream."""

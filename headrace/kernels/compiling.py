@@ -1,8 +1,8 @@
 """How kernels are compiled: when one is first called, and kept in a cache for the next process.
 
 A kernel is loaded or compiled when it is first needed, so an import costs nothing and a query pays only for
-its own kernels. If numba's cache directory cannot be written, kernels are cached in a private temporary
-directory, or else compiled by each process.
+its own kernels. A wheel brings them along compiled (`headrace.kernels.shipped`). If numba's cache directory
+cannot be written, kernels are cached in a private temporary directory, or else compiled by each process.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from headrace import tuning
+from headrace.kernels import shipped
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +43,7 @@ def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
         made: Dispatcher[F] = nb.njit(function)
         if hasattr(made, "py_func"):  # not with NUMBA_DISABLE_JIT
             _keep(made)
+            _use_shipped(made)
             if signature is not None:
                 _compile_late(made, signature)
         return made
@@ -100,6 +102,12 @@ def _cached(dispatcher: Any) -> bool:
     except (RuntimeError, OSError):  # numba finds no directory that it can write
         return False
     return True
+
+
+def _use_shipped(dispatcher: Any) -> None:
+    """Look for a kernel among those that came compiled with the package, before any other cache."""
+    if shipped.place() is not None:
+        dispatcher._cache = shipped.ShippedFirst(dispatcher.py_func, dispatcher._cache)
 
 
 def _private() -> str:

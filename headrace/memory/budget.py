@@ -74,6 +74,18 @@ def _parsed(written: int | str, whole: Callable[[], int]) -> int | None:
     return int(number * UNITS[unit or "B"]) if (unit or "B") in UNITS else None
 
 
+def too_small(held: int, budget: int, least: int, windows: list[str]) -> BudgetError:
+    """The error for a budget that even the smallest windows do not fit into."""
+    least = max(held, least)
+    return BudgetError(
+        "HR-M001",
+        f"the state takes {size_text(held)}, the budget is {size_text(budget)}; at the current "
+        f"rates even the smallest windows need {size_text(least)}",
+        place="; ".join(windows) or "no window could be made smaller",
+        hint=f"raise the budget to {size_text(least)}, lower a MIN, or spill to disk (policy 'spill')",
+    )
+
+
 # Freed memory: kept for the next batch, or returned to the system and faulted in again.
 #
 # A batch makes and frees some dozen arrays of about a megabyte. glibc gives such memory back to the system

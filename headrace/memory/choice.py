@@ -20,7 +20,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from headrace import tuning
 from headrace.arrays import Reals
+from headrace.time.timestamp import MAX_TIME
 
 _STEPS = 40
 _ROUGH = 14
@@ -91,6 +93,63 @@ def _sizes(
     price = at / max(1e-12, 1 - at) / saving.max()
     lost = np.minimum(1, price * saving) if at < 1 else (saving > 0).astype(np.float64)
     return np.array([d.most for d in demands]) - np.ceil(lost * span)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What windows and granularities hold and will need, in bytes; `fixed` depends on none of them."""
+
+    fixed: float
+    held: float
+    windows: tuple[Demand, ...] = ()
+    grains: tuple[GrainDemand, ...] = ()
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Result of the last look: bytes held, needed at the current sizes, and needed at the least sizes."""
+
+    held: int
+    needed: int
+    least: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The sizes of windows and the values of granularities to use from now on, and what they will need."""
+
+    sizes: tuple[int, ...]
+    grains: tuple[int, ...]
+    forecast: Forecast
+
+
+def decide(needs: Needs, budget: int) -> Decision:
+    """The sizes and granularities to use from now on, with hysteresis so that they do not flap."""
+    windows, grains = needs.windows, needs.grains
+    outlook = Outlook(needs.fixed, windows, grains, [each.size for each in grains])
+    smallest = [each.least for each in windows]
+    least = min(outlook.at(values).peak(smallest) for values in _extremes(grains))
+    target, last = tuning.current.budget_target, tuning.current.budget_reserve
+    limit = target if least <= target * budget else last
+    sizes, values = choose_both(outlook, grains, limit * budget)
+    pressed = needs.held > target * budget
+    if grains and outlook.peak([each.size for each in windows]) <= last * budget:
+        sizes = [max(size, each.size) for size, each in zip(sizes, windows, strict=True)]
+        values = [min(value, each.size) for value, each in zip(values, grains, strict=True)]
+    sizes = [settled(d, size, d.unchanged, pressed) for d, size in zip(windows, sizes, strict=True)]
+    longest = [max((windows[i].most for i in each.windows), default=each.most) for each in grains]
+    values = [
+        settled_grain(grain, value, grain.unchanged, pressed, longest[i])
+        for i, (grain, value) in enumerate(zip(grains, values, strict=True))
+    ]
+    needed = outlook.at(values).peak(sizes)
+    forecast = Forecast(int(needs.held), int(needed), int(least))
+    return Decision(tuple(sizes), tuple(values), forecast)
+
+
+def _extremes(grains: Sequence[GrainDemand]) -> list[list[int]]:
+    """All granularities at their finest, and all at their coarsest."""
+    return [[each.least for each in grains], [each.candidates()[-1] for each in grains]]
 
 
 def settled(demand: Demand, wanted: int, since_change: int, pressed: bool) -> int:
@@ -226,7 +285,8 @@ class _Adjustable:
 
     `size` is the current one, `weight` the number of queries that a change affects. `rate` is the number of
     rows per tick from `now` on; `bytes` is what a row costs while it is held, in all operators. `delay` is by
-    how much rows outlive their ends because another stream is behind.
+    how much rows outlive their ends because another stream is behind. `unchanged` are the ticks since the
+    last change.
     """
 
     least: int
@@ -238,6 +298,7 @@ class _Adjustable:
     bytes: float
     delay: int = 0
     cohorts: tuple[Cohort, ...] = ()
+    unchanged: int = MAX_TIME
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes.core import Granularity, Window
 from headrace.plan.nodes.windows import Range
-from headrace.time.timestamp import MIN_TIME, plus
+from headrace.time.timestamp import plus
 
 _COHORTS = 48
 _FEW = 256
@@ -30,7 +30,6 @@ class Flow:
         self.time: int | None = None
         self.cost: float | None = None
         self.share = 1.0
-        self.changed = MIN_TIME
         self.cohorts: list[Cohort] = []
 
     def count(self, node: Node) -> None:
@@ -78,13 +77,13 @@ class Flow:
     def state(self) -> list[Any]:
         """The state as plain data, for a snapshot."""
         cohorts = [astuple(c) for c in self.cohorts]
-        return [self.passed, self.consumed, self.time, self.cost, self.share, self.changed, cohorts]
+        return [self.passed, self.consumed, self.time, self.cost, self.share, cohorts]
 
     @classmethod
     def of(cls, state: list[Any]) -> Self:
         """Restore from the result of `state`."""
         made = cls()
-        made.passed, made.consumed, made.time, made.cost, made.share, made.changed, cohorts = state
+        made.passed, made.consumed, made.time, made.cost, made.share, cohorts = state
         made.cohorts = [Cohort(*c) for c in cohorts]
         return made
 
@@ -118,7 +117,14 @@ def size_of(node: Node) -> int:
 
 
 def demand_of(
-    node: Node, flow: Flow, behind: list[Arrivals], now: int, delay: int, prior: float, weight: int
+    node: Node,
+    flow: Flow,
+    behind: list[Arrivals],
+    now: int,
+    delay: int,
+    prior: float,
+    weight: int,
+    unchanged: int,
 ) -> Demand:
     """A window as input to `choose`; `prior` is the cost of a row until it is measured."""
     operator, size = node.operator, size_of(node)
@@ -137,6 +143,7 @@ def demand_of(
         bytes=cost,
         delay=delay,
         cohorts=tuple(flow.cohorts),
+        unchanged=unchanged,
     )
 
 

@@ -128,12 +128,12 @@ class AggregateOperator(Waiting):
         return self._ends.next()
 
     def answer(self, frontier: int) -> Batch | None:
-        ends = self._ends.take(frontier)
-        starts, self._starts = self._starts, []
-        if not starts and not len(ends):
+        began, self._starts = self._starts, []
+        starts = np.concatenate(began) if began else np.empty((0, self._layout.width), np.int64)
+        ends = self._ended(starts, frontier)
+        if not len(starts) and not len(ends):
             return None
-        self._numbering.expire(ends[:, Layout.CONTENT], ends[:, Layout.NUMBER], ends[:, Layout.SIGN])
-        steps = self._steps(np.concatenate(starts) if starts else ends[:0], ends)
+        steps = self._steps(starts, ends)
         out = self._changes(steps)
         self._note_use(steps.codes)
         self._work["events"] += len(steps.events)
@@ -141,6 +141,12 @@ class AggregateOperator(Waiting):
         if 4 * self._work["events"] > held + tuning.current.compact_after:
             self._forget()
         return out
+
+    def _ended(self, starts: Ints, frontier: int) -> Ints:
+        """The ends of elements that happen up to `frontier`."""
+        ends = self._ends.take(frontier)
+        self._numbering.expire(ends[:, Layout.CONTENT], ends[:, Layout.NUMBER], ends[:, Layout.SIGN])
+        return ends
 
     def _steps(self, starts: Ints, ends: Ints) -> Steps:
         """All events in order of group and time."""
@@ -154,7 +160,7 @@ class AggregateOperator(Waiting):
         lines = np.empty((len(events) + groups, 3), np.int64)
         times, codes = events[:, Layout.TIME], events[:, Layout.GROUP]
         positions = number_steps(times, codes, ranks, at, lines, first)
-        return Steps(self._layout, self._codecs, events, at, first, lines[:positions])
+        return Steps(self._layout, self._codecs, events, at, first, lines[:positions], order)
 
     def _scratch(self) -> Ints:
         """A scratch array for `order_by_group`, EMPTY for every group."""
@@ -253,7 +259,7 @@ class AggregateOperator(Waiting):
         if contents is not None:
             self._ends.remap(Layout.CONTENT, contents)
         for column, codec in self._codecs.items():
-            if codec.crowded(len(self._ends)):
+            if codec.crowded(self._references()):
                 codec.forget_except(self._words(column))
 
     def _forget_groups(self, keep: Mask) -> None:
@@ -268,6 +274,10 @@ class AggregateOperator(Waiting):
         self._local.replace(np.full(len(self._groups), EMPTY, np.int64))
         used = self._used.view[: len(keep)]
         self._used.replace(used[keep[: len(used)]].copy())
+
+    def _references(self) -> int:
+        """How many rows that will leave refer to values."""
+        return len(self._ends)
 
     def _words(self, column: str) -> Ints:
         """The words of a column that are still referred to: by pending ends or by partial values."""

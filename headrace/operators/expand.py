@@ -9,6 +9,7 @@ from headrace.flow.batch import Batch, sort_by_start
 from headrace.operators.contract import Stateless
 from headrace.plan.analysis.ordering import Expand
 from headrace.plan.nodes.windows import Sliding
+from headrace.time.punctuation import Punctuation
 
 
 class ExpandOperator(Stateless):
@@ -25,6 +26,10 @@ class ExpandOperator(Stateless):
         copied = batch.take(rows)
         times = (np.repeat(first, copies) + nth) * self._window.slide + self._window.shift - 1
         return sort_by_start(Batch(copied.data, times, arrival=copied.arrival))
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        """It holds for the copies too: none is earlier than its row."""
+        return punctuation
 
 
 def windows_of(times: Times, window: Sliding) -> tuple[Counts, Counts]:

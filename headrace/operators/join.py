@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrays import Ids, Words
+from headrace.arrays import Ids, Mask, Words
 from headrace.expressions.adaptive_filter import AdaptiveFilter
 from headrace.flow.batch import Batch, Signs, concat, order_of_changes
 from headrace.operators.contract import Waiting
 from headrace.operators.memory import OperatorMemory
 from headrace.operators.state.join_side import Buckets, JoinSide
 from headrace.operators.state.spilled_join_rows import Pairs
-from headrace.plan.nodes.core import Join
+from headrace.plan.nodes.core import Pairing
 from headrace.state.keys import equal_rows
 from headrace.state.part import Part
 from headrace.state.promises import Agreement
@@ -34,16 +34,12 @@ class JoinOperator(Waiting):
     arity = 2
     eager = True
 
-    def __init__(self, plan: Join) -> None:
+    def __init__(self, plan: Pairing) -> None:
         super().__init__()
-        self._plan, self._schema = plan, plan.schema
-        buckets = Buckets()
-        self._sides = (
-            JoinSide(plan.left.schema, plan.left_keys, buckets, plan.null_safe),
-            JoinSide(plan.right.schema, plan.right_keys, buckets, plan.null_safe),
-        )
+        self._plan, self._schema = plan, plan.pair_schema
+        self._sides = self._new_sides(plan, Buckets())
         self.adaptive_filter = self._holds = (
-            None if plan.residual is None else AdaptiveFilter(plan.residual, plan.schema)
+            None if plan.residual is None else AdaptiveFilter(plan.residual, plan.pair_schema)
         )
         self._new: list[Batch | None] = [None, None]
         self._keys = (plan.left_keys, plan.right_keys)
@@ -51,6 +47,13 @@ class JoinOperator(Waiting):
         self.memory = OperatorMemory(self.state, bytes_by_input=self._bytes_by_input)
         self.hold = MAX_TIME
         """The instant up to which it may answer; a tree of joins stops at one before its order is changed."""
+
+    def _new_sides(self, plan: Pairing, buckets: Buckets) -> tuple[JoinSide, JoinSide]:
+        """The state for both inputs, empty."""
+        return (
+            JoinSide(plan.left.schema, plan.left_keys, buckets, plan.null_safe),
+            JoinSide(plan.right.schema, plan.right_keys, buckets, plan.null_safe),
+        )
 
     def reach(self) -> int:
         return min(super().reach(), self.hold)
@@ -60,36 +63,48 @@ class JoinOperator(Waiting):
 
     def answer(self, frontier: int) -> Batch | None:
         left, right = self._sides
-        new_left, new_right = self._enter(0), self._enter(1)
-        met: list[_Met] = []
+        news = self._enter(0), self._enter(1)
+        found = self._gather(self._meet(*news))
+        out = None if found is None else found.batch
+        if left.spilled or right.spilled:
+            out = self._with_shelved(out, *news)
+        self._forget(news, frontier)
+        return out
+
+    def _meet(self, new_left: New | None, new_right: New | None) -> list[Met]:
+        """Add the new rows to their sides; returns the pairs that they make with rows in memory."""
+        left, right = self._sides
+        met: list[Met] = []
         if new_left is not None:
             pairs = new_left.enter(left, right)
-            before = left.rows.next - len(new_left.batch)
-            met.append(_Met(pairs, pairs.probe + before, pairs.id, new_left.batch.arrival))
+            met.append(Met(pairs, pairs.probe + new_left.first(left), pairs.id, new_left.batch.arrival))
         if new_right is not None:
             pairs = new_right.enter(right, left)
-            before = right.rows.next - len(new_right.batch)
-            met.append(_Met(pairs, pairs.id, pairs.probe + before, new_right.batch.arrival))
-        out = self._gather([m for m in met if len(m.left)])
-        if left.spilled or right.spilled:
-            out = self._with_shelved(out, new_left, new_right)
-        for side, new in ((left, new_left), (right, new_right)):
+            met.append(Met(pairs, pairs.id, pairs.probe + new_right.first(right), new_right.batch.arrival))
+        return [each for each in met if len(each.left)]
+
+    def _forget(self, news: tuple[New | None, New | None], frontier: int) -> None:
+        """Forget rows that were withdrawn or have ended."""
+        for side, new in zip(self._sides, news, strict=True):
             if new is not None:
                 new.cancel(side)
             side.expire(frontier)
-        return out
 
-    def _enter(self, input: int) -> _New | None:
+    def _enter(self, input: int) -> New | None:
         """The new rows of an input with their key words, except rows that can match nothing."""
         batch, self._new[input] = self._new[input], None
         if batch is None:
             return None
         words, valid = self._sides[input].words(batch.data)
         if valid is not None:
+            self._without_key(input, batch, valid)
             batch, words = batch.filter(valid), words[valid]
-        return _New(batch, words) if len(batch) else None
+        return New(batch, words) if len(batch) else None
 
-    def _gather(self, met: list[_Met]) -> Batch | None:
+    def _without_key(self, input: int, batch: Batch, valid: Mask) -> None:
+        """New rows whose key is null are about to be dropped."""
+
+    def _gather(self, met: list[Met]) -> Found | None:
         """The rows of the pairs, in order of start; at one instant, insertions before withdrawals."""
         if not met:
             return None
@@ -107,9 +122,9 @@ class JoinOperator(Waiting):
             None if signs is None else signs[order],
             _arrivals(met, order),
         )
-        return self._verify(out, columns)
+        return Found(*self._verify(out, columns), left_ids, right_ids)
 
-    def _with_shelved(self, out: Batch | None, new_left: _New | None, new_right: _New | None) -> Batch | None:
+    def _with_shelved(self, out: Batch | None, new_left: New | None, new_right: New | None) -> Batch | None:
         """Add the pairs of new rows with spilled rows of the other side, in order of start."""
         batches = [] if out is None else [out]
         for new, input in ((new_left, 0), (new_right, 1)):
@@ -118,7 +133,7 @@ class JoinOperator(Waiting):
             for pairs, theirs in self._sides[1 - input].spilled.meet(new.batch, new.words):
                 own = new.batch.data.take(pa.array(pairs.probe)).columns
                 columns = [*own, *theirs] if input == 0 else [*theirs, *own]
-                batches.append(self._verify(self._paired(pairs, columns, new.batch.arrival), columns))
+                batches.append(self._verify(self._paired(pairs, columns, new.batch.arrival), columns)[0])
         if not batches:
             return None
         both = concat(batches)
@@ -134,14 +149,24 @@ class JoinOperator(Waiting):
             None if arrival is None else arrival[pairs.probe],
         )
 
-    def _verify(self, out: Batch, columns: list[pa.Array]) -> Batch:
-        """Drop pairs whose words collided, and those that do not satisfy the join condition."""
+    def _verify(self, out: Batch, columns: list[pa.Array]) -> tuple[Batch, Mask | None]:
+        """Drop pairs whose words collided, and those that do not satisfy the join condition.
+
+        Returns also which of the pairs are left; None: all.
+        """
         left, right = self._sides
+        same: Mask | None = None
         if not (left.exact and right.exact):
             width = len(left.rows.schema)
             same = equal_rows(left.key_columns(columns[:width]), right.key_columns(columns[width:]), len(out))
             out = out.filter(same)
-        return out if self._holds is None else out.filter(self._holds(out.data))
+        if self._holds is None:
+            return out, same
+        holds = self._holds(out.data)
+        if same is None:
+            return out.filter(holds), holds
+        same[same] = holds
+        return out.filter(holds), same
 
     def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
         """A key closed on one side frees the other side's rows of that key; closed on both, it passes on."""
@@ -206,12 +231,16 @@ class JoinOperator(Waiting):
         return {"left": self._sides[0], "right": self._sides[1], "promises": self._promises}
 
 
-class _New:
+class New:
     """The new rows of one side in this step."""
 
     def __init__(self, batch: Batch, words: Words) -> None:
         self.batch = batch
         self.words = words
+
+    def first(self, side: JoinSide) -> int:
+        """The id of the first of them, once they are in."""
+        return side.rows.next - len(self.batch)
 
     def enter(self, side: JoinSide, other: JoinSide) -> Pairs:
         """Add these rows to their side, and find their partners on the other."""
@@ -226,12 +255,11 @@ class _New:
             return
         at = np.flatnonzero(self.batch.sign < 0)
         if len(at):
-            ids = side.rows.next - len(self.batch) + at
-            side.withdraw(self.batch.take(at), self.words[at], ids)
+            side.withdraw(self.batch.take(at), self.words[at], self.first(side) + at)
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
+class Met:
     """Pairs with the ids of both rows, and the arrivals of the probing rows."""
 
     pairs: Pairs
@@ -240,14 +268,29 @@ class _Met:
     arrival: Ids | None
 
 
-def _signs(met: list[_Met]) -> Signs | None:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pairs that satisfy the condition, as rows; and which of all pairs they are, whose ids are given."""
+
+    batch: Batch
+    those: Mask | None
+    left: Ids
+    right: Ids
+
+    def ids(self, input: int) -> Ids:
+        """The ids of the rows of an input, pair by pair."""
+        ids = self.right if input else self.left
+        return ids if self.those is None else ids[self.those]
+
+
+def _signs(met: list[Met]) -> Signs | None:
     """The signs of all pairs; None if all are insertions."""
     if all(bool((m.pairs.sign > 0).all()) for m in met):
         return None
     return np.concatenate([m.pairs.sign for m in met]).astype(np.int8)
 
 
-def _arrivals(met: list[_Met], order: Ids) -> Ids | None:
+def _arrivals(met: list[Met], order: Ids) -> Ids | None:
     """The arrivals of all pairs in output order; None if some are unknown."""
     arrivals = [m.arrival[m.pairs.probe] for m in met if m.arrival is not None]
     return np.concatenate(arrivals)[order] if len(arrivals) == len(met) else None

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Need, Waiting
+from headrace.operators.held_promises import HoldsPromises
 from headrace.plan.analysis.ordering import Order
 from headrace.state.part import Part
-from headrace.state.promises import Held
 from headrace.state.sorter import Sorter
 from headrace.time.punctuation import Punctuation
-from headrace.time.timestamp import MAX_TIME, MIN_TIME
+from headrace.time.timestamp import MAX_TIME
 
 # Operators that take rows in any order, and still track how far time has come.
 
@@ -59,7 +59,7 @@ class InputManager(AnyOrder):
         return [Need(0, wanted)] if self.reach() < wanted < MAX_TIME else []
 
 
-class OrderOperator(InputManager):
+class OrderOperator(HoldsPromises, InputManager):
     """Releases rows in order. Rows at or before its last release are too late and are dropped.
 
     Their source has already reported them.
@@ -68,7 +68,6 @@ class OrderOperator(InputManager):
     def __init__(self, plan: Order) -> None:
         super().__init__()
         self._rows = Sorter()
-        self._promises = Held()
 
     def ingest(self, input: int, batch: Batch) -> None:
         self._rows.add(batch.filter(batch.start > self.frontier))
@@ -79,18 +78,8 @@ class OrderOperator(InputManager):
     def due(self) -> int:
         return self._rows.next()
 
-    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
-        """Pass it on after the last matching row that is held here; no row that comes later can match."""
-        last = self._rows.last(punctuation)
-        if last == MIN_TIME:
-            return punctuation
-        self._promises.hold(last, punctuation)
-        return None
-
-    def _pass_on(self) -> None:
-        for punctuation in self._promises.take(self.frontier):
-            self.output.punctuate(punctuation)
-        super()._pass_on()
+    def _last(self, punctuation: Punctuation) -> int:
+        return self._rows.last(punctuation)
 
     def state(self) -> dict[str, Part]:
         return {"rows": self._rows, "promises": self._promises}

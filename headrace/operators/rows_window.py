@@ -10,10 +10,10 @@ from headrace.flow.batch import Batch, concat, order_of
 from headrace.kernels.newest import NONE
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Operator, Stateless, Waiting
-from headrace.operators.state.newest_rows import NewestRows
+from headrace.operators.state.newest_rows import NewestRows, PendingRows, is_true
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes.core import Window
-from headrace.plan.nodes.windows import Rows
+from headrace.plan.nodes.windows import Rows, SlidingRows, Upserts
 from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME
@@ -35,18 +35,42 @@ class Displacing:
     def __init__(self, plan: Window) -> None:
         assert isinstance(plan.spec, Rows)
         self.keys = frozenset(plan.spec.keys)
-        self.newest = NewestRows(plan.schema, plan.spec.keys, plan.spec.count)
+        self._deletes = plan.spec.deletes if isinstance(plan.spec, Upserts) else None
+        self.newest = NewestRows(plan.schema, plan.spec.keys, plan.spec.count, self._deletes)
+        slide = plan.spec.slide if isinstance(plan.spec, SlidingRows) else 1
+        self._pending = None if slide == 1 else PendingRows(plan.schema, plan.spec.keys, slide)
 
     def displace(self, batch: Batch) -> Batch:
         """The insertions of some rows and the withdrawals that they cause, in order of time."""
+        if self._pending is not None:
+            batch = self._entering(self._pending, batch)
+            if not len(batch):
+                return Batch(batch.data, batch.start, batch.start)
         displaced = self.newest.add(batch.data)
         by = np.flatnonzero(displaced != NONE)
         came = Batch(batch.data, batch.start, np.full(len(batch), MAX_TIME), None, batch.arrival)
-        if len(by) == 0:
-            return came
-        out = _in_order(came, self._withdrawn(came, displaced[by], by))
+        out = self._stays(came)
+        if len(by):
+            out = _in_order(out, self._withdrawn(came, displaced[by], by))
         self.newest.tidy()
         return out
+
+    def _entering(self, pending: PendingRows, batch: Batch) -> Batch:
+        """The rows whose slide is complete, each at the time of the row that completes it."""
+        released, by = pending.release_with(batch.data)
+        arrival = None if batch.arrival is None else batch.arrival[by]
+        entering = Batch(pending.rows.rows(released), batch.start[by], None, None, arrival)
+        pending.tidy()
+        return entering
+
+    def state(self) -> dict[str, Part]:
+        """What is in the window, and what waits for the end of its slide."""
+        pending: dict[str, Part] = {} if self._pending is None else {"pending": self._pending}
+        return {"rows": self.newest, **pending}
+
+    def _stays(self, came: Batch) -> Batch:
+        """The rows that are in the window: those that delete are not."""
+        return came if self._deletes is None else came.filter(~is_true(came.data.column(self._deletes)))
 
     def _withdrawn(self, came: Batch, ids: Indices, by: Indices) -> Batch:
         """The withdrawals of the rows `ids`; each happens at the time of the row at position `by`."""
@@ -60,6 +84,8 @@ class Displacing:
             return None
         if punctuation.until == MAX_TIME:
             self.newest.close(punctuation)
+            if self._pending is not None:
+                self._pending.close(punctuation)
         return punctuation
 
 
@@ -79,7 +105,7 @@ class RowsWindowOperator(Stateless):
         return self._window.punctuate(punctuation)
 
     def state(self) -> dict[str, Part]:
-        return {"rows": self._window.newest}
+        return self._window.state()
 
 
 class OrderedRowsWindowOperator(Waiting):
@@ -101,7 +127,7 @@ class OrderedRowsWindowOperator(Waiting):
         return self._window.punctuate(punctuation)
 
     def state(self) -> dict[str, Part]:
-        return {"rows": self._window.newest}
+        return self._window.state()
 
 
 def _in_order(came: Batch, gone: Batch) -> Batch:

@@ -16,7 +16,7 @@ from headrace.arrays import Ints, Mask
 from headrace.flow.batch import Batch, concat
 from headrace.kernels.hashing import EMPTY
 from headrace.operators.content_order import by_content
-from headrace.operators.contract import Waiting
+from headrace.operators.held_promises import HoldsPromises
 from headrace.operators.order import InputManager
 from headrace.operators.state.open_sessions import OpenMergingSessions, Sessions
 from headrace.operators.state.session_lines import GroupLines, Lines, OwnLines
@@ -26,12 +26,13 @@ from headrace.plan.nodes.session import SessionAggregate
 from headrace.state.key_index import GroupIndex
 from headrace.state.part import Part
 from headrace.state.timeline import Timeline
+from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 _LATEST = MAX_TIME - 1
 
 
-class SessionAggregateOperator(Waiting):
+class SessionAggregateOperator(HoldsPromises):
     """A row extends the open session of its group or begins another; the state is the open sessions.
 
     A row that comes exactly `gap` after the last still extends it, so a session that ends at e (its last row
@@ -53,6 +54,7 @@ class SessionAggregateOperator(Waiting):
         self._ends = Timeline(2)
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
+        self._gone = 0
 
     def _kept(self) -> tuple[Sessions, Lines]:
         """The sessions and the lines of their partial values: one table if both have the same keys."""
@@ -123,8 +125,10 @@ class SessionAggregateOperator(Waiting):
             self._take_in(by_content(concat(self._pending)))
             self._pending = []
         over = self._over(self._ends.take(min(frontier, _LATEST)))
-        if not len(over):
-            return None
+        return self._closed(over) if len(over) else None
+
+    def _closed(self, over: Ints) -> Batch:
+        """The answers of sessions that are over, which are then forgotten."""
         lines, places = self._lines.of_sessions(over)
         out = self._finish(lines, over[places])
         self._lines.close(lines)
@@ -145,16 +149,40 @@ class SessionAggregateOperator(Waiting):
         """The answer of each line; `sessions` is the session of each."""
         found = {value.spec: value.of(lines, self._lines.table) for value in self._values}
         columns = self._lines.keys(lines) + [r.make(found) for r in self._recipes]
-        ends = self._end_of(sessions)
+        starts, ends = self._bounds(sessions)
         if self._plan.bounds:
-            columns += [pa.array(self._sessions.table["start"][sessions]), pa.array(ends)]
-        data = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            columns += [pa.array(starts), pa.array(ends)]
+        return self._results(pa.RecordBatch.from_arrays(columns, schema=self._schema), ends)
+
+    def _bounds(self, sessions: Ints) -> tuple[Ints, Ints]:
+        """The start and the end of each session, as they are reported."""
+        return np.asarray(self._sessions.table["start"][sessions], np.int64), self._end_of(sessions)
+
+    def _results(self, data: pa.RecordBatch, ends: Ints) -> Batch:
+        """The rows of sessions that end at `ends`: each is reported once, at the last tick before."""
         return Batch(data, ends - 1, ends)
+
+    # ------------------------------------------------------------------------------------- punctuations
+
+    def _last(self, punctuation: Punctuation) -> int | None:
+        keys = set(self._plan.partition_keys) & set(self._plan.keys)
+        if punctuation.until != MAX_TIME or not set(punctuation.columns) <= keys:
+            return None
+        groups = self._sessions.table["group"][: self._sessions.next]
+        sessions = np.flatnonzero(np.isin(groups, self._groups.matching(punctuation)))
+        return int(self._end_of(sessions).max(initial=MIN_TIME))
+
+    def _forget_closed(self, promises: int) -> None:
+        """Forget closed groups once they may be half of all."""
+        self._gone += promises
+        if 2 * self._gone > len(self._groups):
+            self._forget()
 
     # -------------------------------------------------------------------------------------------- state
 
     def _forget(self) -> None:
         """Forget the sessions that are over, then groups and values that only they used."""
+        self._gone = 0
         moved, groups = self._sessions.forget(self._groups, self._awaited())
         self._ends.remap(1, np.append(moved, EMPTY))
         lines = self._lines.forget(moved)
@@ -182,7 +210,7 @@ class SessionAggregateOperator(Waiting):
         parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends}
         for column, codec in self._codecs.items():
             parts |= {f"{column}/{name}": part for name, part in codec.state().items()}
-        parts["sessions"] = self._sessions
+        parts |= {"sessions": self._sessions, "promises": self._promises}
         parts |= self._lines.state()
         for value in self._values:
             parts |= {value.name(name): part for name, part in value.state().items()}

@@ -18,16 +18,17 @@ from headrace.arrays import Times
 from headrace.flow.batch import Batch, concat
 from headrace.kernels.aggregate_panes import keep_least
 from headrace.operators.content_order import by_content
-from headrace.operators.contract import Waiting
+from headrace.operators.held_promises import HoldsPromises
 from headrace.operators.ticks import tick_after
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes.core import SlidingAggregate
 from headrace.state.key_index import GroupIndex
 from headrace.state.part import Part
+from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
-class SlidingAggregateOperator(Waiting):
+class SlidingAggregateOperator(HoldsPromises):
     """Answers each window once, at its last tick; groups without rows in it are absent.
 
     A row costs one probe and one addition per partial value; an answer costs its rows; an entry of a pane is
@@ -46,7 +47,7 @@ class SlidingAggregateOperator(Waiting):
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._pending: list[Batch] = []
         self._measured = False
-        self._roomy = self._peak = 0
+        self._roomy = self._peak = self._closed = 0
 
     # ------------------------------------------------------------------------------------------ rows in
 
@@ -136,6 +137,20 @@ class SlidingAggregateOperator(Waiting):
         ring = self._log.entries["arrival"]
         return np.asarray(~ring[closing.tails & (len(ring) - 1)], np.int64)
 
+    # ------------------------------------------------------------------------------------- punctuations
+
+    def _last(self, punctuation: Punctuation) -> int | None:
+        if punctuation.until != MAX_TIME or not set(punctuation.columns) <= set(self._plan.keys):
+            return None
+        return self._log.last_answer(self._groups.matching(punctuation))
+
+    def _forget_closed(self, promises: int) -> None:
+        """Forget closed groups once they may be half of all."""
+        self._closed += promises
+        if 2 * self._closed > len(self._groups):
+            self._log.drop()
+            self._forget_groups()
+
     # -------------------------------------------------------------------------------------------- state
 
     def _forget(self) -> None:
@@ -162,6 +177,7 @@ class SlidingAggregateOperator(Waiting):
             for value in self._values:
                 value.remap(new, keep)
         self._roomy = 2 * int(np.count_nonzero(keep))
+        self._closed = 0
 
     def _words(self, column: str) -> Times:
         """The words of a column that are still referred to."""
@@ -172,7 +188,7 @@ class SlidingAggregateOperator(Waiting):
         parts: dict[str, Part] = {"groups": self._groups}
         for column, codec in self._codecs.items():
             parts |= {f"{column}/{name}": part for name, part in codec.state().items()}
-        parts["panes"] = self._log
+        parts |= {"panes": self._log, "promises": self._promises}
         for value in self._values:
             parts |= {value.name(name): part for name, part in value.state().items()}
         return parts

@@ -12,7 +12,7 @@ from headrace.flow.batch import Batch, order_of
 from headrace.operators.contract import Operator, Stateless, Waiting
 from headrace.operators.counted import History, Multiplicities
 from headrace.operators.memory import OperatorMemory
-from headrace.operators.state.net_changes import Changes
+from headrace.operators.state.net_changes import Change, Changes
 from headrace.operators.ticks import tick_after, ticks_until
 from headrace.plan.nodes.core import IStream, RStream, ToStream
 from headrace.state.part import Cell, Part
@@ -31,7 +31,7 @@ class NetStream(Waiting):
 
     def __init__(self, plan: ToStream) -> None:
         super().__init__()
-        self.changes = Changes(plan.schema, carries=True)
+        self.changes = Changes(plan.input.schema, carries=True)
         assert self.changes.far is not None
         self.memory = OperatorMemory(
             self.state,
@@ -49,13 +49,15 @@ class NetStream(Waiting):
 
     def answer(self, frontier: int) -> Batch | None:
         change = self.changes.take(frontier)
-        chosen = np.repeat(np.arange(len(change)), self.copies(change.deltas[:, 0]))
-        out = None
-        if len(chosen):
-            out = Batch(self.changes.rows(change.codes[chosen]), change.times[chosen])
+        out = self.report(change) if len(change) else None
         if self.changes.is_due_to_forget():
             self.changes.forget()
         return out
+
+    def report(self, change: Change) -> Batch | None:
+        """The rows to emit for a net change."""
+        chosen = np.repeat(np.arange(len(change)), self.copies(change.deltas[:, 0]))
+        return Batch(self.changes.rows(change.codes[chosen]), change.times[chosen]) if len(chosen) else None
 
     def state(self) -> dict[str, Part]:
         return self.changes.parts()

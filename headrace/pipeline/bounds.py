@@ -165,4 +165,10 @@ def _check_stream(reader: Locating, at: Path_, name: str, streams: Streams) -> N
     if streams.get(name) is None:
         near = difflib.get_close_matches(name, streams, n=1)
         what = "does not have external time" if name in streams else "does not exist"
-        _fail(reader, "HR-F016", f"stream {name!r} {what}", at, f"did you mean {near[0]}?" if near else "")
+        _fail(
+            reader,
+            "HR-F016",
+            f"stream {name!r} {what}",
+            at,
+            f"did you mean {near[0]}?" if near else f"streams: {', '.join(streams)}",
+        )

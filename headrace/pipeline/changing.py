@@ -19,7 +19,8 @@ class _Changing(Reader):
     """Checks a table that does not come from the pipeline file; `name` says what it is."""
 
     def __init__(self, pipeline: Pipeline, name: str) -> None:
-        super().__init__("", pipeline.root, name, {}, pipeline.file)
+        super().__init__("", pipeline.root, name, {}, pipeline.file, pipeline.functions.only_known())
+        self.checks_sinks = True
 
     def _place(self, path: Path_) -> str:
         keys = ".".join(map(str, path[2:] if path[:1] == ("queries",) else path))

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow.types as pt
 import pydantic
-import pydantic_core
 
-from headrace.connectors.tables import read_table
 from headrace.engine.execution import Execution
-from headrace.errors import HeadraceError, PipelineError
+from headrace.errors import HeadraceError, InputError, PipelineError, SqlError, together
 from headrace.graph.admission import Rules
 from headrace.memory.budget import budget_bytes
 from headrace.pipeline.bounds import lateness_of, maybe, skew_of
-from headrace.pipeline.locate import line_of
+from headrace.pipeline.functions import Functions
+from headrace.pipeline.locate import line_of, value_begins
+from headrace.pipeline.lookups import rows_of
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
+from headrace.pipeline.refusals import refusals
 from headrace.pipeline.spec import (
     UNITS,
+    AggregateSpec,
     FileSpec,
+    FunctionSpec,
     PunctuationsOf,
+    PythonFrom,
+    PythonTo,
     QuerySpec,
     StreamSpec,
     Table,
@@ -36,7 +43,7 @@ from headrace.pipeline.spec import (
 from headrace.pipeline.stalling import stalls
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import DataType, Schema
-from headrace.sql import MICROSECONDS, Catalog, StreamDef, TableDef, declare, query
+from headrace.sql import MICROSECONDS, Catalog, Query, StreamDef, TableDef, declare, fragments, query
 from headrace.state.source_cells import check_column
 from headrace.time.declared import Skew
 from headrace.time.ets import Policy, policy
@@ -48,13 +55,14 @@ NO_SPARK: Final = (
     'pyspark is not installed, so the pipeline runs embedded; set runtime = "embedded" to hide this'
 )
 
+S = TypeVar("S")
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Table)
 Path_ = tuple[str | int, ...]
 
 
-def load(path: str | Path) -> Pipeline:
-    """Load the pipeline in a file."""
+def load(path: str | Path, *, functions: Mapping[str, Any] | None = None) -> Pipeline:
+    """Load the pipeline in a file. `functions`: Python objects that the file names by these names."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")
@@ -68,17 +76,31 @@ def load(path: str | Path) -> Pipeline:
             if inside.is_file()
             else "check the path; `headrace init` writes a first pipeline file",
         ) from None
-    return Reader(text, path.parent, path.name, file=path).pipeline()
+    found = Functions(path.parent, functions or {})
+    return Reader(text, path.parent, path.name, file=path, functions=found).pipeline()
 
 
-def parse(text: str, *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
+def parse(
+    text: str,
+    *,
+    root: str | Path = ".",
+    name: str = "pipeline",
+    functions: Mapping[str, Any] | None = None,
+) -> Pipeline:
     """Load a pipeline from text; its paths are relative to `root`."""
-    return Reader(text, Path(root), name).pipeline()
+    return Reader(text, Path(root), name, functions=Functions(Path(root), functions or {})).pipeline()
 
 
-def from_tables(tables: Mapping[str, Any], *, root: str | Path = ".", name: str = "pipeline") -> Pipeline:
-    """Load a pipeline from the data that `Pipeline.tables` returned."""
-    return Reader("", Path(root), name, tables).pipeline()
+def from_tables(
+    tables: Mapping[str, Any],
+    *,
+    root: str | Path = ".",
+    name: str = "pipeline",
+    functions: Mapping[str, Any] | None = None,
+) -> Pipeline:
+    """Load a pipeline from the data that `Pipeline.tables` returned; this imports nothing."""
+    found = Functions(Path(root), functions or {}, imports=False)
+    return Reader("", Path(root), name, tables, functions=found).pipeline()
 
 
 class Reader:
@@ -91,38 +113,80 @@ class Reader:
         name: str,
         tables: Mapping[str, Any] | None = None,
         file: Path | None = None,
+        functions: Functions | None = None,
+        tables_given: Sequence[TableDef] = (),
+        planned: Query | None = None,
     ) -> None:
+        self.tables_given, self.planned = tuple(tables_given), planned
         self.text, self.root, self.name, self.tables, self.file = text, root, name, tables, file
+        self.functions = functions or Functions(root, imports=False)
+        self.checks_sinks = tables is None  # a recorded run writes to files
         self.warnings: list[str] = []
+        self.problems: list[HeadraceError] = []
 
     def pipeline(self) -> Pipeline:
         """Check everything and build the pipeline."""
         spec = self._spec()
         domain = self._domain(spec)
-        streams = {name: self.stream(name, each, domain) for name, each in spec.streams.items()}
-        for name in streams:
-            self._check_row_promises(name, streams)
-        tables = [self._table(name, each) for name, each in spec.tables.items()]
-        catalog = Catalog([*(s.definition for s in streams.values()), *tables], ticks_per_second=domain)
-        queries = tuple(self.query(i, each, catalog) for i, each in enumerate(spec.queries))
-        self._check_names(spec)
+        streams = self._all(spec.streams, lambda name, each: self.stream(name, each, domain))
+        if len(streams) == len(spec.streams):
+            for name in streams:
+                self._gather(partial(self._check_row_promises, name, streams))
+        self.has_checkpoint = spec.pipeline.checkpoint is not None
+        tables = self._all(spec.lookups, self._table)
+        definitions: list[StreamDef | TableDef] = [each.definition for each in streams.values()]
+        definitions += [*self.tables_given, *tables.values()]
+        catalog = Catalog(definitions, ticks_per_second=domain)
+        changing = {name: each for name, each in spec.tables.items() if name not in spec.lookups}
+        declared = self._all(changing, lambda name, each: self._changing_table(name, each, catalog))
+        self._gather(lambda: self._define(spec, catalog))
+        made = {*streams, *tables, *declared}
+        missing = [name for name in (*spec.streams, *spec.tables) if name not in made]
+        parsed = [
+            self._gather(partial(self.query, i, each, catalog))
+            for i, each in enumerate(spec.queries)
+            if not _mentions(each.sql, missing)
+        ]
+        self._gather(lambda: self._check_names(spec))
         if self.tables is None:  # a recorded run reads nothing, and its outputs go elsewhere
-            self.check_places(spec)
-        self._check_shed(spec)
+            self._gather(lambda: self.check_places(spec))
+        self._gather(lambda: self._check_shed(spec))
         self._check_execution(spec)
+        self._gather(lambda: self._check_spark(spec))
+        skew = None if missing else self._gather(lambda: self.skew(spec, streams, domain))
+        if self.problems:
+            raise together(self.problems)
+        assert skew is not None
         pipeline = Pipeline(
             spec,
             self.root,
             streams,
-            queries,
+            tuple(each for each in parsed if each is not None),
             domain,
-            self.skew(spec, streams, domain),
+            skew,
             catalog=catalog,
             file=self.file,
+            functions=self.functions,
         )
         self.at(("skew",), pipeline.heartbeats)
         self._warn(pipeline)
         return Pipeline(**{**pipeline.__dict__, "warnings": tuple(self.warnings)})
+
+    def _changing_table(self, name: str, spec: TableSpec, catalog: Catalog) -> bool:
+        """Declare a table that a stream changes."""
+        self.at(("tables", name), partial(_declare_table, name, spec, catalog))
+        return True
+
+    def _all(self, specs: Mapping[str, S], make: Callable[[str, S], T]) -> dict[str, T]:
+        """What can be made of each, by name; the errors of the others are kept."""
+        made = {name: self._gather(partial(make, name, each)) for name, each in specs.items()}
+        return {name: each for name, each in made.items() if each is not None}
+
+    def _check_spark(self, spec: FileSpec) -> None:
+        """`[spark.sources]` has names of streams."""
+        for name in spec.spark.sources.keys() - spec.streams.keys():
+            message, hint = f"the stream {name!r} does not exist", f"streams: {', '.join(spec.streams)}"
+            raise self._fail("HR-F016", message, ("spark", "sources", name), hint)
 
     # --- the text
 
@@ -131,14 +195,24 @@ class Reader:
         try:
             tables = tomllib.loads(self.text) if self.tables is None else self.tables
         except tomllib.TOMLDecodeError as error:
-            raise PipelineError(
-                "HR-F002",
-                f"the file is not valid TOML: {error}",
-                place=self.name,
-                hint="strings need quotes, and each key one =",
-            ) from None
+            raise self._not_toml(str(error)) from None
         spec = self.valid(FileSpec, tables)
         return spec if spec.pipeline.runtime is not None else self._with_runtime(spec)
+
+    def _not_toml(self, said: str) -> PipelineError:
+        """The error for a text that is not TOML, in our words."""
+        place = re.search(r" \(at line (\d+), column (\d+)\)", said)
+        message = said if place is None else said[: place.start()]
+        ours = next((words for begin, words in _TOML.items() if message.startswith(begin)), None)
+        line, column = (int(place[1]), int(place[2])) if place else (0, 0)
+        return PipelineError(
+            "HR-F002",
+            f"the file is not valid TOML: {ours or message[:1].lower() + message[1:]}",
+            place=f"{self.name}, line {line}, column {column}" if place else f"{self.name}, at its end",
+            hint="strings need quotes, a key is given once, and each has one =",
+            file=self.name,
+            line=line,
+        )
 
     def _with_runtime(self, spec: FileSpec) -> FileSpec:
         """Spark where the file names no runtime; embedded where Spark is not installed and not needed."""
@@ -150,28 +224,38 @@ class Reader:
         return spec.model_copy(update={"pipeline": table})
 
     def valid(self, model: type[TableT], tables: Mapping[str, Any]) -> TableT:
-        """The tables, or one of them, as a model; an error names the key."""
+        """The tables, or one of them, as a model; the error has all problems, each with its key."""
         try:
             return model.model_validate(tables)
         except pydantic.ValidationError as error:
-            raise self._refused(error, tables, model) from None
-
-    def _refused(
-        self, error: pydantic.ValidationError, tables: Mapping[str, Any], model: type[Table]
-    ) -> PipelineError:
-        """The error for the first problem; unknown keys come first, because they explain missing ones."""
-        problems = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        first = problems[0]
-        path = _written(first["loc"], tables)
-        code, message, hint = _REASONS.get(first["type"], _wrong)(first, path, model)
-        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        return PipelineError(code, message + more, place=self._place(path), hint=hint)
+            found = refusals(error, tables, model)
+        raise together([self._fail(each.code, each.message, each.path, each.hint) for each in found])
 
     def _place(self, path: Path_) -> str:
         """The place of a key, for messages: file, line and key."""
-        line = line_of(self.text, path)
-        where = ".".join(map(str, path))
+        line, where = line_of(self.text, path), self._key(path)
         return f"{self.name}, line {line}: {where}" if line else f"{self.name}: {where}"
+
+    def _key(self, path: Path_) -> str:
+        """A key with dots; a query is named."""
+        steps = list(path)
+        if len(steps) > 1 and steps[0] == "queries" and isinstance(steps[1], int):
+            steps[1] = self._query_names().get(steps[1], steps[1])
+        return ".".join(map(str, steps))
+
+    def _query_names(self) -> dict[int, str]:
+        """The names of the queries by their place in the file."""
+        try:
+            tables = tomllib.loads(self.text) if self.tables is None else self.tables
+        except tomllib.TOMLDecodeError:
+            return {}
+        written = tables.get("queries")
+        queries = list(written) if isinstance(written, (list, tuple)) else []
+        return {
+            i: each["name"]
+            for i, each in enumerate(queries)
+            if isinstance(each, Mapping) and isinstance(each.get("name"), str) and each["name"]
+        }
 
     def at(self, path: Path_, do: Callable[[], T]) -> T:
         """Call `do`; an error in it gets the place of `path` in the file."""
@@ -179,16 +263,30 @@ class Reader:
             return do()
         except HeadraceError as error:
             inner = f", {error.place}" if error.place else ""
-            problem = PipelineError(
-                error.code, error.message, place=self._place(path) + inner, hint=error.hint
-            )
-            raise problem from error
+            raise self._fail(error.code, error.message, path, error.hint, inner) from error
         except ValueError as error:
-            raise PipelineError("HR-F004", str(error), place=self._place(path)) from None
+            message, _, hint = str(error).partition(": ")
+            raise self._fail("HR-F004", message, path, hint) from None
 
-    def _fail(self, code: str, message: str, path: Path_, hint: str = "") -> PipelineError:
-        """An error at the place of a key."""
-        return PipelineError(code, message, place=self._place(path), hint=hint)
+    def _fail(self, code: str, message: str, path: Path_, hint: str = "", inner: str = "") -> PipelineError:
+        """An error at the place of a key; `inner` is a place within its value."""
+        return PipelineError(
+            code,
+            message,
+            place=self._place(path) + inner,
+            hint=hint,
+            file=self.name,
+            line=line_of(self.text, path),
+            key=self._key(path),
+        )
+
+    def _gather(self, do: Callable[[], T]) -> T | None:
+        """Call `do`; an error is kept until everything has been looked at."""
+        try:
+            return do()
+        except HeadraceError as error:
+            self.problems.append(error)
+            return None
 
     # --- streams
 
@@ -208,7 +306,7 @@ class Reader:
     def stream(self, name: str, spec: StreamSpec, domain: int | None) -> PipelineStream:
         """Check one stream: schema, time, bounds and rules."""
         at: Path_ = ("streams", name)
-        schema = self.at((*at, "schema"), lambda: _schema(name, spec.columns))
+        schema = self.at((*at, "schema"), lambda: columns_of(name, spec.columns))
         kind = TimeKind(spec.time.kind)
         column = spec.time.column
         if kind is TimeKind.EXTERNAL:
@@ -245,7 +343,8 @@ class Reader:
     def _check_execution(self, spec: FileSpec) -> None:
         """Strategy, level and propagation must exist."""
         for key in ("strategy", "level", "propagation"):
-            self.at(("pipeline", key), _execution(key, getattr(spec.pipeline, key)))
+            do = _execution(key, getattr(spec.pipeline, key))
+            self._gather(partial(self.at, ("pipeline", key), do))
 
     def _check_shed(self, spec: FileSpec) -> None:
         """Load shedding is allowed only for sources that cannot be slowed down: other rows can wait."""
@@ -391,9 +490,17 @@ class Reader:
             message, hint = "latency alone is the same for all sources", "add disorder or estimate to bounds"
             raise self._fail("HR-F150", message, place, f"{hint}, or remove sources")
         idle = self.at((*place, "idle"), maybe(given.idle, domain))
+        metadata = getattr(spec.source, "metadata", {})
+        numbered = metadata.get("partition") == given.column  # partitions are few, and each keeps its order
         groups = self.at(
             place,
-            lambda: SourceGroups(given.column, given.groups, idle, INSTANTS if given.choose else None),
+            lambda: SourceGroups(
+                given.column,
+                given.groups,
+                idle,
+                INSTANTS if given.choose and not numbered else None,
+                numbered,
+            ),
         )
         self.at(place, lambda: check_column(SourcesPromise(groups, 0), schema, ""))
         return groups
@@ -401,29 +508,94 @@ class Reader:
     # --- tables and queries
 
     def _table(self, name: str, spec: TableSpec) -> TableDef:
-        """Read the file of a table."""
+        """Read the rows of a table."""
         at: Path_ = ("tables", name)
         columns = spec.columns
-        schema = None if columns is None else self.at((*at, "schema"), lambda: _schema(name, columns))
-        data = self.at((*at, "path"), lambda: read_table(self.root / spec.path, schema))
-        return TableDef(name, data.schema, data, spec.path)
+        schema = None if columns is None else self.at((*at, "schema"), lambda: columns_of(name, columns))
+        if spec.reload and not self.has_checkpoint:
+            raise self._fail(
+                "HR-F025",
+                f"the table {name!r} is to be reloaded, and the pipeline has no checkpoint",
+                (*at, "reload"),
+                'the rows of a reload are kept in the checkpoint: set checkpoint = "state" under [pipeline]',
+            )
+        if spec.path is not None:
+            self.at((*at, "path"), partial(_exists, self.root, spec.path))
+        where = (*at, "path") if spec.path is not None else at
+        data = self.at(where, lambda: rows_of(name, spec, self.root, schema))
+        return TableDef(name, data.schema, data, spec.path, changes=bool(spec.reload))
+
+    def _define(self, spec: FileSpec, catalog: Catalog) -> None:
+        """Register the Python functions and aggregates of the file, for its queries; find its sources."""
+        for name, each in spec.functions.items():
+            self.at(("functions", name), _registered_function(self.functions, catalog, name, each))
+        for name, of in spec.aggregates.items():
+            self.at(("aggregates", name), _registered_aggregate(self.functions, catalog, name, of))
+        if self.tables is None:  # a recorded run reads nothing
+            for name, stream in spec.streams.items():
+                if isinstance(stream.source, PythonFrom):
+                    self._find(stream.source.function, ("streams", name, "source", "function"))
+
+    def _find(self, written: str, at: Path_) -> None:
+        """Find a Python function of the file; an error if there is none."""
+        self.at(at, lambda: self.functions.find(written))
 
     def query(self, i: int, spec: QuerySpec, catalog: Catalog) -> PipelineQuery:
-        """Parse one query, from `sql` or `sql_file`."""
+        """Parse one query, from `sql` or `sql_file`, unless it was given."""
+        if self.planned is not None:
+            return PipelineQuery(spec, self.planned)
         at: Path_ = ("queries", i)
+        for output in ("sink", "late", "rejected"):
+            to = getattr(spec, output)
+            if isinstance(to, PythonTo) and self.checks_sinks:
+                self._find(to.function, (*at, output, "function"))
         if (spec.sql is None) == (spec.sql_file is None):
             raise self._fail(
                 "HR-F013", f"query {spec.name!r} needs either sql or sql_file", at, 'set sql = """SELECT …"""'
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
-        return PipelineQuery(spec, query(text, catalog, name=spec.name))
+        try:
+            return PipelineQuery(spec, query(text, catalog, name=spec.name, ordered=spec.ordered))
+        except SqlError as error:
+            raise self._in_file(error, i, spec, catalog) from error
+
+    def _in_file(self, error: SqlError, i: int, spec: QuerySpec, catalog: Catalog) -> SqlError:
+        """The error of a query, with its place in the file; as it is if there is none, as with a command."""
+        if not self.text:
+            return error
+        key = self._key(("queries", i, "sql" if spec.sql is not None else "sql_file"))
+        file, line, column = self.name, error.line, error.column
+        if spec.sql is None:
+            file = str(spec.sql_file)
+        else:
+            first = line_of(self.text, ("queries", i, "sql"))
+            begins = value_begins(self.text, first)
+            line, column = (first + begins.lines + line - 1, column) if line else (first, 0)
+            column += begins.columns if error.line == 1 and column else 0
+        at = f", column {column}" if column else ""
+        return SqlError(
+            error.code,
+            error.message,
+            line=error.line,
+            column=error.column,
+            excerpt=error.excerpt,
+            hint=error.hint if catalog.names else "the other errors are about its streams: fix them first",
+            place=f"{file}, line {line}{at}: {key}" if line else f"{file}: {key}",
+            file=file,
+            file_line=line,
+            key=key,
+        )
 
     def _sql_file(self, at: Path_, name: str) -> str:
         try:
             return (self.root / name).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            said = getattr(error, "strerror", None) or error
             raise self._fail(
-                "HR-F013", f"cannot read the file of the query: {error}", (*at, "sql_file")
+                "HR-F013",
+                f"cannot read the file of the query, {name!r}: {said}",
+                (*at, "sql_file"),
+                f"the path is relative to {self.root}",
             ) from None
 
     def _check_names(self, spec: FileSpec) -> None:
@@ -431,7 +603,12 @@ class Reader:
         seen: set[str] = set()
         for i, each in enumerate(spec.queries):
             if each.name in seen:
-                raise self._fail("HR-F014", f"two queries are named {each.name!r}", ("queries", i, "name"))
+                raise self._fail(
+                    "HR-F014",
+                    f"two queries are named {each.name!r}",
+                    ("queries", i, "name"),
+                    "rename one of them",
+                )
             seen.add(each.name)
 
     def check_places(self, spec: FileSpec) -> None:
@@ -459,6 +636,41 @@ class Reader:
             self.warnings.append("there is no checkpoint: a run that stops cannot continue and starts over")
 
 
+def _exists(root: Path, written: str) -> None:
+    """Raise an error for a file of a table that does not exist."""
+    if not (root / written).exists():
+        hint = f"the path is relative to {root}"
+        raise InputError("HR-I021", f"the file {written!r} does not exist", hint=hint)
+
+
+def _mentions(text: str | None, names: Sequence[str]) -> bool:
+    """Whether a query may read a stream that has an error of its own."""
+    return text is not None and any(re.search(rf"\b{re.escape(name)}\b", text, re.I) for name in names)
+
+
+def _registered_function(
+    functions: Functions, catalog: Catalog, name: str, spec: FunctionSpec
+) -> Callable[[], None]:
+    """A function that registers a function of the file, for `at`."""
+    return lambda: catalog.register_function(
+        name,
+        functions.find(spec.function),
+        result=spec.result,
+        arguments=spec.arguments,
+        deterministic=spec.deterministic,
+        scalar=spec.scalar,
+    )
+
+
+def _registered_aggregate(
+    functions: Functions, catalog: Catalog, name: str, spec: AggregateSpec
+) -> Callable[[], None]:
+    """A function that registers an aggregate of the file, for `at`."""
+    return lambda: catalog.register_aggregate(
+        name, functions.find(spec.definition), result=spec.result, arguments=spec.arguments
+    )
+
+
 def _uses_spark(spec: FileSpec) -> bool:
     """Whether a source or sink needs Spark."""
     sinks = [each for query in spec.queries for each in (query.sink, query.late, query.rejected)]
@@ -479,13 +691,33 @@ def _execution(key: str, value: str) -> Callable[[], Execution]:
     return lambda: Execution(**{key: value})
 
 
-def _schema(name: str, columns: str | Mapping[str, str]) -> Schema:
+def columns_of(name: str, columns: str | Mapping[str, str]) -> Schema:
     """Columns as in CREATE STREAM, or a table of names and types."""
     if not isinstance(columns, str):
         columns = ", ".join(f"`{column}` {of}" for column, of in columns.items())
     catalog = Catalog()
-    declare(f"CREATE STREAM `{name}` ({columns})", catalog)
+    try:
+        declare(f"CREATE STREAM `{name}` ({columns})", catalog)
+    except SqlError as error:  # its place is in a text that nobody wrote
+        raise SqlError(error.code, error.message, hint=error.hint) from None
     return next(iter(catalog.streams.values())).schema
+
+
+def _declare_table(name: str, spec: TableSpec, catalog: Catalog) -> None:
+    """Declare a table that a stream changes."""
+    columns = spec.columns or ""
+    if not isinstance(columns, str):
+        columns = ", ".join(f"{fragments.identifier(column)} {of}" for column, of in columns.items())
+    keys = ", ".join(fragments.identifier(each) for each in spec.key or ())
+    parts = [f"CREATE TABLE {fragments.identifier(name)}", f"({columns})" if columns else ""]
+    parts += [f"PRIMARY KEY ({keys})", f"FROM {fragments.identifier(spec.stream)}"]
+    if spec.format is not None or spec.operation is not None:
+        column = f" ({fragments.identifier(spec.operation)})" if spec.operation is not None else ""
+        parts.append(f"FORMAT {fragments.identifier(spec.format or 'UPSERT')}{column}")
+    for word, condition in (("DELETE", spec.delete), ("IGNORE", spec.ignore)):
+        if condition is not None:
+            parts.append(f"{word} WHEN ({fragments.expression(condition, 'a condition').text})")
+    declare(" ".join(part for part in parts if part), catalog)
 
 
 def instant(written: str | int | None, domain: int | None) -> int | None:
@@ -494,11 +726,27 @@ def instant(written: str | int | None, domain: int | None) -> int | None:
         return written
     if domain is None:
         raise ValueError("sequence numbers are not dates: write a number")
-    instant = datetime.fromisoformat(written)
+    try:
+        instant = datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError(f"{written!r} is not a time: write 2026-01-01T00:00:00Z") from None
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return round((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
 
+
+_TOML: Final = {
+    "Invalid value": "a value is not a string, a number, true, false, a date, a list or a table",
+    "Illegal character '\\n'": "a string is not closed",
+    "Cannot declare": "a table is given twice",
+    "Cannot overwrite": "a key is given twice",
+    "Expected '=' after a key": "expected = after a key",
+    "Expected newline or end of document": "expected the end of the line after a value",
+    "Unclosed array": "a list is not closed",
+    "Unclosed inline table": "a table in { } is not closed",
+    "Invalid statement": "this is not a key or a table",
+}
+"""How messages of Python's TOML parser begin, and what we say."""
 
 _CLASHES: Final = {
     "input": (
@@ -517,78 +765,3 @@ _CLASHES: Final = {
         "use a different path for each",
     ),
 }
-
-
-# --- pydantic's errors as pipeline errors ------------------------------------------------------------------
-
-Problem = pydantic_core.ErrorDetails
-_TAGS: Final = frozenset({"files", "poisson", "nexmark", "tcp", "stdin", "stdout", "spark"})
-
-
-def _written(loc: tuple[str | int, ...], tables: Any) -> Path_:
-    """The path as written in the file: without the names of alternatives that pydantic inserts."""
-    path: list[str | int] = []
-    here: Any = tables
-    for step in loc:
-        inside = isinstance(here, dict) and step in here
-        inside = inside or (isinstance(here, list) and isinstance(step, int) and step < len(here))
-        if inside:
-            here = here[step]
-        elif step in _TAGS or (isinstance(step, str) and ("[" in step or step in ("str", "int"))):
-            continue
-        else:
-            here = None
-        path.append(step)
-    return tuple(path)
-
-
-def _unknown(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
-    """The code, message and hint for an unknown key."""
-    known = _keys_at(model, problem["loc"])
-    near = difflib.get_close_matches(str(path[-1]), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-    return "HR-F003", f"unknown key {str(path[-1])!r}", hint
-
-
-def _missing(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
-    """The code, message and hint for a missing key."""
-    return "HR-F005", f"the key {str(path[-1])!r} is missing", ""
-
-
-def _wrong(problem: Problem, path: Path_, model: type[Table]) -> tuple[str, str, str]:
-    """The code, message and hint for an invalid value."""
-    message = problem["msg"].removeprefix("Value error, ")
-    return "HR-F004", message[:1].lower() + message[1:], ""
-
-
-_REASONS: Final[dict[str, Callable[[Problem, Path_, type[Table]], tuple[str, str, str]]]] = {
-    "extra_forbidden": _unknown,
-    "missing": _missing,
-}
-
-
-def _keys_at(model: type[Table], loc: tuple[str | int, ...]) -> list[str]:
-    """The keys that the table at `loc` below `model` may have, by walking the models."""
-    found: set[str] = set()
-    for table in _models(model, list(loc[:-1])):
-        found |= {field.alias or name for name, field in table.model_fields.items()}
-    return sorted(found)
-
-
-def _models(model: Any, steps: list[str | int]) -> list[type[Table]]:
-    """The tables that are allowed at the path `steps` below `model`."""
-    if isinstance(model, type) and issubclass(model, Table):
-        if not steps:
-            return [model]
-        fields = {f.alias or name: f.annotation for name, f in model.model_fields.items()}
-        if steps[0] in fields:
-            return _models(fields[str(steps[0])], steps[1:])
-        tag = model.model_fields.get("type")
-        if tag is not None and steps[0] in getattr(tag.annotation, "__args__", ()):
-            return _models(model, steps[1:])
-        return []
-    inner: tuple[Any, ...] = getattr(model, "__args__", ())
-    origin = getattr(model, "__origin__", None)
-    if origin in (dict, list) and steps:
-        return _models(inner[-1], steps[1:])
-    return [each for option in inner for each in _models(option, steps)]

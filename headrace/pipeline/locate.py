@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 _HEADER = re.compile(r"^\s*\[(\[)?\s*([^\]]+?)\s*\]")
 _KEY = re.compile(r"""^\s*([A-Za-z0-9_.\-"']+)\s*=""")
@@ -28,6 +29,22 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
         if depth > best:
             best, where = depth, number
     return where
+
+
+class Begins(NamedTuple):
+    """How many lines after its key a text begins, and how many characters of that line come before it."""
+
+    lines: int
+    columns: int
+
+
+def value_begins(text: str, line: int) -> Begins:
+    """Where the text begins whose key is on a line: after its quotes, or on the next line after three."""
+    found = re.search(r"""=\s*("{3}|'{3}|"|')""", text.splitlines()[line - 1]) if line else None
+    if found is None:
+        return Begins(0, 0)
+    rest = text.splitlines()[line - 1][found.end() :]
+    return Begins(1, 0) if len(found[1]) == 3 and not rest.strip() else Begins(0, found.end())
 
 
 def _table(name: str, is_array: bool, counts: dict[str, int]) -> list[str | int]:

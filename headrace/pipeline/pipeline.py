@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.drawing.svg import escape
 from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.graph.admission import Rules
+from headrace.pipeline.functions import Functions
 from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec, backlog
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import Schema
@@ -93,6 +95,9 @@ class Pipeline:
     warnings: tuple[str, ...] = ()
     catalog: Catalog = field(default_factory=Catalog, compare=False, repr=False)
     file: Path | None = None
+    functions: Functions = field(
+        default_factory=lambda: Functions(Path(), imports=False), compare=False, repr=False
+    )
     also_read: frozenset[str] = frozenset()
 
     @property
@@ -137,7 +142,9 @@ class Pipeline:
             table.pop("sql_file", None)
             table["sql"] = query.query.text
         for each in tables["tables"].values():
-            each["path"] = str(self.path(each["path"]).resolve())
+            for key in ("path", "database"):
+                if key in each:
+                    each[key] = str(self.path(each[key]).resolve())
         return tables
 
     @property
@@ -173,3 +180,8 @@ class Pipeline:
         """How engines run the queries, on both runtimes."""
         table = self.spec.pipeline
         return Execution(table.strategy, table.level, table.propagation)
+
+    def _repr_html_(self) -> str:
+        """Its queries, drawn one after the other."""
+        drawn = (f"<h4>{escape(each.name)}</h4>{each.query._repr_html_()}" for each in self.queries)
+        return f"<div>{''.join(drawn)}</div>"

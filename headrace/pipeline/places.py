@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from headrace.pipeline.spec import FileSpec
+from headrace.pipeline.spec import FileSpec, HistoryFrom
 
 Key = tuple[str | int, ...]
 
@@ -77,11 +77,14 @@ def _outputs(spec: FileSpec, root: Path) -> Iterator[Place]:
 def _inputs(spec: FileSpec, root: Path, file: Path | None) -> Iterator[Place]:
     """The files and directories that the pipeline reads, including the pipeline file itself."""
     for name, stream in spec.streams.items():
-        path = getattr(stream.source, "path", None)
-        if path is not None:
-            yield Place(("streams", name, "source"), f"stream {name!r}", root / path)
+        of = stream.source
+        for each in (of.history, of.live) if isinstance(of, HistoryFrom) else (of,):
+            path = getattr(each, "path", None)
+            if path is not None:
+                yield Place(("streams", name, "source"), f"stream {name!r}", root / path)
     for name, table in spec.tables.items():
-        yield Place(("tables", name, "path"), f"table {name!r}", root / table.path)
+        if table.path is not None:
+            yield Place(("tables", name, "path"), f"table {name!r}", root / table.path)
     for i, query in enumerate(spec.queries):
         if query.sql_file is not None:
             text = f"the text of query {query.name!r}"

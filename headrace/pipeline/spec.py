@@ -5,14 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Literal
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
+from headrace.connectors.kafka.client import is_exposed
 from headrace.errors import TimeError
 from headrace.time.durations import seconds, ticks
 from headrace.time.row_promises import PunctuationRows
 from headrace.time.sources import GROUPS, MOST_GROUPS
+
+
+def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a client; a secret must be a reference to the environment."""
+    exposed = next((name for name, value in options.items() if is_exposed(name, value)), None)
+    if exposed is not None:
+        raise ValueError(
+            f"{exposed!r} is a secret and must not be written into the file: use a variable of the "
+            f'environment, such as {exposed!r} = "${{NAME}}"'
+        )
+    return options
+
 
 Lines = Literal["json", "csv"]
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
@@ -76,6 +98,10 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
+StorageOptions = Annotated[dict[str, str | int | bool], AfterValidator(checked_options)]
+"""Options of the file system of a URI; a secret must be a reference to the environment."""
+
+
 # --- sources ----------------------------------------------------------------------------------------------
 
 
@@ -95,6 +121,8 @@ class FilesFrom(Table):
     block_rows: int = Field(default=131_072, ge=1)
     max_block: int = Field(default=128 << 20, ge=1)
     keep_open: bool = False
+    storage: StorageOptions = Field(default_factory=dict)
+    poll: Seconds = 1.0
 
 
 class PoissonFrom(Table):
@@ -155,6 +183,95 @@ class StdinFrom(LinesFrom):
     type: Literal["stdin"]
 
 
+class PythonFrom(Table):
+    """Rows that a Python function yields. `bounded`: it ends, so that rows can be read by their own times."""
+
+    type: Literal["python"]
+    function: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    bounded: bool = False
+    keep_open: bool = False
+
+
+class LakeFrom(Table):
+    """Rows of a table of a lake; with `follow`, those that are added later, too.
+
+    `changes`: what to do with a version that deletes or updates rows.
+    """
+
+    follow: bool = False
+    start: Literal["all", "new"] = "all"
+    changes: Literal["error", "skip"] = "error"
+    poll: Seconds = 1.0
+    block_rows: int = Field(default=131_072, ge=1)
+    keep_open: bool = False
+
+
+class DeltaFrom(LakeFrom):
+    """A Delta table."""
+
+    type: Literal["delta"]
+    path: str
+    storage: dict[str, str] = Field(default_factory=dict)
+
+
+class IcebergFrom(LakeFrom):
+    """An Iceberg table of a catalog."""
+
+    type: Literal["iceberg"]
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
+    catalog: str = "default"
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+def _one_or_more(value: Any) -> Any:
+    """Accept a string as short form: a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+MessageField = Literal["key", "headers", "topic", "partition", "offset", "timestamp"]
+Options = Annotated[dict[str, str | int | float | bool], AfterValidator(checked_options)]
+
+
+class KafkaFrom(Table):
+    """Messages of Kafka topics; `metadata` names columns for what a message has besides its value."""
+
+    type: Literal["kafka"]
+    servers: str = Field(min_length=1)
+    topic: str | Annotated[list[str], Field(min_length=1)]
+    format: Literal["json", "csv", "avro", "raw"] = "json"
+    start: str | int = "earliest"
+    follow: bool = True
+    metadata: dict[MessageField, str] = Field(default_factory=dict)
+    missing: Literal["error", "null"] = "error"
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    avro_schema: str | None = None
+    avro_prefix: bool = False
+    isolation: Literal["committed", "uncommitted"] = "committed"
+    max_message: int = Field(default=8 << 20, ge=1)
+    block_rows: int = Field(default=65_536, ge=1)
+    options: Options = Field(default_factory=dict)
+    keep_open: bool = False
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _instant(cls, value: Any) -> Any:
+        """A TOML date as text; text is `earliest`, `latest` or a date."""
+        value = value.isoformat() if hasattr(value, "isoformat") else value
+        if isinstance(value, str) and value not in ("earliest", "latest"):
+            try:
+                datetime.fromisoformat(value)
+            except ValueError:
+                hint = 'write "earliest", "latest", or a time such as 2026-01-01T00:00:00Z'
+                raise ValueError(f"{value!r} is not a place to start from: {hint}") from None
+        return value
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics, sorted."""
+        return [self.topic] if isinstance(self.topic, str) else sorted(set(self.topic))
+
+
 class SparkFrom(Table):
     """Any streaming source of Spark, by format and options; for the runtime `spark` only."""
 
@@ -169,12 +286,56 @@ def _as_source(value: Any) -> Any:
     """Accept a string as short form: `"stdin"` or a path."""
     if isinstance(value, str):
         return {"type": "stdin"} if value == "stdin" else {"type": "files", "path": value}
-    return {"type": "files", **value} if isinstance(value, dict) and "type" not in value else value
+    if isinstance(value, dict) and "type" not in value:
+        return {"type": "history" if "history" in value else "files", **value}
+    return value
+
+
+Past = Annotated[
+    Annotated[FilesFrom | DeltaFrom | IcebergFrom | PythonFrom, Field(discriminator="type")],
+    BeforeValidator(_as_source),
+]
+Live = Annotated[
+    Annotated[
+        FilesFrom | TcpFrom | StdinFrom | PythonFrom | DeltaFrom | IcebergFrom | KafkaFrom,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(_as_source),
+]
+
+
+class HistoryFrom(Table):
+    """A finite past, and then a live source. `until`: the past has the rows before it, `live` the others."""
+
+    type: Literal["history"]
+    history: Past
+    live: Live
+    until: str | int | datetime | None = None
+    keep_open: bool = False
+
+    @field_validator("history")
+    @classmethod
+    def _finite(cls, value: Any) -> Any:
+        """The past must have an end."""
+        if value.keep_open or getattr(value, "follow", False) or not getattr(value, "bounded", True):
+            raise ValueError("a history must end: leave follow and keep_open out, or set bounded = true")
+        return value
 
 
 Source = Annotated[
     Annotated[
-        FilesFrom | PoissonFrom | NexmarkFrom | TcpFrom | StdinFrom | SparkFrom, Field(discriminator="type")
+        FilesFrom
+        | PoissonFrom
+        | NexmarkFrom
+        | TcpFrom
+        | StdinFrom
+        | PythonFrom
+        | DeltaFrom
+        | IcebergFrom
+        | KafkaFrom
+        | HistoryFrom
+        | SparkFrom,
+        Field(discriminator="type"),
     ],
     BeforeValidator(_as_source),
 ]
@@ -191,6 +352,7 @@ class FilesTo(Table):
     format: FileFormat | None = None
     existing: Literal["error", "replace", "append"] = "error"
     time: str | None = None
+    storage: StorageOptions = Field(default_factory=dict)
 
 
 class StdoutTo(Table):
@@ -199,6 +361,123 @@ class StdoutTo(Table):
     type: Literal["stdout"]
     format: Lines = "json"
     time: str | None = None
+
+
+class NowhereTo(Table):
+    """Nothing is written: `headrace.run` hands the results to the program. Files cannot name it."""
+
+    type: Literal["nowhere"] = "nowhere"
+    time: str | None = None
+
+
+class PythonTo(Table):
+    """A Python function that gets the rows of each commit."""
+
+    type: Literal["python"]
+    function: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    time: str | None = None
+
+
+class KeyedTo(Table):
+    """A table. With a `key`, a row replaces the one with the same values in these columns."""
+
+    key: list[str] = Field(default_factory=list)
+    existing: Literal["error", "replace", "append"] = "append"
+    patience: Seconds = 60.0
+    time: str | None = None
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _columns(cls, value: Any) -> Any:
+        """Accept a string as short form: one column."""
+        return [value] if isinstance(value, str) else value
+
+
+class TableTo(KeyedTo):
+    """A table of a database. `operation`: a column that says whether a row replaces or deletes (`-D`)."""
+
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$")
+    operation: str | None = None
+
+
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^@/]+@|\bpassword\s*=\s*(?!\$\{)\S", re.IGNORECASE)
+
+
+def without_password(value: str) -> str:
+    """Refuse a password in the file: it would be in checkpoints and in `explain`."""
+    if _PASSWORD.search(value):
+        raise ValueError("a password is not allowed here: write ${NAME}, a variable of the environment")
+    return value
+
+
+class PostgresTo(TableTo):
+    """A table of PostgreSQL."""
+
+    type: Literal["postgres"]
+    url: str
+
+    @field_validator("url")
+    @classmethod
+    def _secret(cls, value: str) -> str:
+        return without_password(value)
+
+
+class SqliteTo(TableTo):
+    """A table of an SQLite file."""
+
+    type: Literal["sqlite"]
+    database: str
+
+
+class DuckdbTo(TableTo):
+    """A table of a DuckDB file."""
+
+    type: Literal["duckdb"]
+    database: str
+
+
+class DeltaTo(KeyedTo):
+    """A Delta table."""
+
+    type: Literal["delta"]
+    path: str
+    storage: dict[str, str] = Field(default_factory=dict)
+    partition_by: list[str] = Field(default_factory=list)
+
+
+class IcebergTo(KeyedTo):
+    """An Iceberg table of a catalog."""
+
+    type: Literal["iceberg"]
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
+    catalog: str = "default"
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class KafkaTo(Table):
+    """Messages in a topic, one for each row. `key`: the column, or columns, that messages are keyed by.
+
+    `id` adds a column that is the same if a message is sent again. `delivery` matters on Spark only.
+    """
+
+    type: Literal["kafka"]
+    servers: str = Field(min_length=1)
+    topic: str = Field(min_length=1)
+    format: Literal["json", "raw"] = "json"
+    key: list[str] = Field(default_factory=list)
+    id: str | None = None
+    delivery: Literal["exactly once", "at least once"] = "exactly once"
+    transactional_id: str | None = None
+    patience: Seconds = 300.0
+    options: Options = Field(default_factory=dict)
+    time: str | None = None
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _columns(cls, value: Any) -> Any:
+        """Accept a string as short form: one column."""
+        return _one_or_more(value)
 
 
 class SparkTo(Table):
@@ -219,7 +498,20 @@ def _as_sink(value: Any) -> Any:
 
 
 Sink = Annotated[
-    Annotated[FilesTo | StdoutTo | SparkTo, Field(discriminator="type")], BeforeValidator(_as_sink)
+    Annotated[
+        FilesTo
+        | StdoutTo
+        | PythonTo
+        | PostgresTo
+        | SqliteTo
+        | DuckdbTo
+        | DeltaTo
+        | IcebergTo
+        | KafkaTo
+        | SparkTo,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(_as_sink),
 ]
 
 
@@ -358,7 +650,7 @@ class PipelineTable(Table):
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     runtime: Literal["spark", "embedded"] | None = None
     checkpoint: str | None = None
-    interval: Seconds = 10.0
+    interval: Seconds | None = None
     every_rows: int | None = Field(default=None, ge=1)
     clock: Literal["system", "event", "arrival"] | None = None
     record: str | None = None
@@ -421,15 +713,97 @@ class SkewTable(Table):
 
 
 def _as_table(value: Any) -> Any:
-    """Accept a string as short form: a path."""
+    """Accept a string as short form: a path. A table with a stream is of this type."""
+    if isinstance(value, dict) and "stream" in value:
+        return {"type": "stream", **value}
     return {"path": value} if isinstance(value, str) else value
 
 
 class TableSpec(Table):
-    """`[tables.NAME]`: a file that is read once and joined with streams; its columns, or those named."""
+    """`[tables.NAME]`: a file, a query of a database, or a stream of changes; its columns.
 
-    path: str
+    `reload`: it may get other rows while queries run: by command, or also on a schedule. A table from a
+    stream holds the newest row of each `key`; `format`, `operation`, `delete` and `ignore` say what a row
+    does, as in CREATE TABLE.
+    """
+
+    type: Literal["file", "postgres", "sqlite", "duckdb", "stream"] = "file"
+    path: str | None = None
+    url: str | None = None
+    database: str | None = None
+    query: str | None = None
+    stream: str | None = None
+    key: list[str] | None = None
+    format: str | None = None
+    operation: str | None = None
+    delete: str | None = None
+    ignore: str | None = None
     columns: str | dict[str, str] | None = Field(default=None, alias="schema")
+    reload: bool | Seconds = False
+
+    @field_validator("url")
+    @classmethod
+    def _secret(cls, value: str | None) -> str | None:
+        return None if value is None else without_password(value)
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _key(cls, value: Any) -> Any:
+        """Accept a string as short form: one column."""
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """Each type has its own keys."""
+        needed = _LOOKUPS[self.type]
+        allowed = (*needed, *(_CHANGES if self.type == "stream" else ()))
+        keys = ("path", "url", "database", "query", "stream", "key", *_CHANGES)
+        missing = [key for key in needed if getattr(self, key) is None]
+        if self.type not in ("file", "stream") and self.columns is None:
+            missing.append("schema")
+        strange = [key for key in keys if key not in allowed and getattr(self, key) is not None]
+        if self.type == "stream" and self.reload:
+            strange.append("reload")
+        if missing:
+            raise ValueError(f'a table of type "{self.type}" needs {missing[0]!r}')
+        if strange:
+            raise ValueError(f'a table of type "{self.type}" has no key {strange[0]!r}')
+        return self
+
+
+_LOOKUPS: Final = {
+    "file": ("path",),
+    "postgres": ("url", "query"),
+    "sqlite": ("database", "query"),
+    "duckdb": ("database", "query"),
+    "stream": ("stream", "key"),
+}
+"""By type of a table, the keys that say where its rows are."""
+_CHANGES: Final = ("format", "operation", "delete", "ignore")
+"""Keys of a table from a stream: what its rows do."""
+
+
+class FunctionSpec(Table):
+    """`[functions.NAME]`: a Python function that queries can call, over Arrow arrays or (`scalar`) values."""
+
+    function: str
+    result: str | None = None
+    arguments: list[str] | None = None
+    deterministic: bool = False
+    scalar: bool = False
+
+
+def _as_aggregate(value: Any) -> Any:
+    """Accept a string as short form: the class."""
+    return {"class": value} if isinstance(value, str) else value
+
+
+class AggregateSpec(Table):
+    """`[aggregates.NAME]`: a Python class that queries can call as an aggregate; its types, or those here."""
+
+    definition: str = Field(alias="class")
+    result: str | None = None
+    arguments: list[str] | None = None
 
 
 class QuerySpec(Table):
@@ -441,6 +815,7 @@ class QuerySpec(Table):
     sink: Sink
     late: Sink | None = None
     rejected: Sink | None = None
+    ordered: bool = True
 
 
 class MemoryTable(Table):
@@ -451,15 +826,41 @@ class MemoryTable(Table):
     spill: str | None = None
 
 
+class SparkTable(Table):
+    """`[spark]`: how a run on Spark is started; the embedded runtime ignores it.
+
+    `shards`: into how many shards state is divided, from the first start on. `trigger`: the shortest time
+    between two micro-batches. `settings`, `jars` and `packages` are those of the session. `sources`: by
+    stream, options of Spark's source.
+    """
+
+    shards: int | None = Field(default=None, ge=1)
+    trigger: Seconds | None = None
+    settings: Options = Field(default_factory=dict)
+    jars: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    packages: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    sources: dict[str, Options] = Field(default_factory=dict)
+
+
 class FileSpec(Table):
     """The whole file."""
 
     pipeline: PipelineTable
     streams: dict[str, StreamSpec] = Field(min_length=1)
     tables: dict[str, Annotated[TableSpec, BeforeValidator(_as_table)]] = Field(default_factory=dict)
+    functions: dict[str, FunctionSpec] = Field(default_factory=dict)
+    aggregates: dict[str, Annotated[AggregateSpec, BeforeValidator(_as_aggregate)]] = Field(
+        default_factory=dict
+    )
     skew: SkewTable = Field(default_factory=SkewTable)
     queries: list[QuerySpec] = Field(min_length=1)
     memory: MemoryTable = Field(default_factory=MemoryTable)
+    spark: SparkTable = Field(default_factory=SparkTable)
+
+    @property
+    def lookups(self) -> dict[str, TableSpec]:
+        """The tables whose rows do not come from a stream."""
+        return {name: each for name, each in self.tables.items() if each.type != "stream"}
 
 
 # The backlog above which a stream sheds rows.

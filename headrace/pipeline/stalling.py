@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline, PipelineStream
 from headrace.plan.nodes.core import TimeKind
@@ -43,7 +44,7 @@ def stalls(pipeline: Pipeline) -> list[Stall]:
     """One for each query whose rows could wait forever, the worst; none if there is a timeout."""
     if pipeline.skew.timeout is not None:
         return []
-    pausing = {name for name, stream in pipeline.read.items() if _may_pause(stream)}
+    pausing = {name for name, stream in pipeline.read.items() if may_pause(stream)}
     if pausing and pipeline.runtime == "spark":
         pausing = set(pipeline.read)  # a job that goes on never ends a stream
     least = _least_deltas(pipeline.declared)
@@ -90,8 +91,10 @@ def _learned(declared: Declared) -> Iterator[tuple[tuple[str, str], int]]:
     yield from (((a, b), 1) for a in learned for b in learned)
 
 
-def _may_pause(stream: PipelineStream) -> bool:
+def may_pause(stream: PipelineStream) -> bool:
     """Whether a source may have no rows for a while without ending."""
-    source = stream.spec.source
-    waits = source.type in ("tcp", "stdin", "spark") or getattr(source, "follow", False)
+    source: Any = stream.spec.source
+    source = source.live if source.type == "history" else source
+    waits = source.type in ("tcp", "stdin", "kafka", "spark") or getattr(source, "follow", False)
+    waits = waits or not getattr(source, "bounded", True)  # a function, which may have no rows for a while
     return bool(waits or source.keep_open)

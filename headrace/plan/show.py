@@ -6,17 +6,23 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-from headrace.drawing import Arc, Box, Diagram, Look
+from headrace.drawing import Arc, Box, Diagram, Explanation, Look, Section
 from headrace.plan.analysis import ordering
 from headrace.plan.analysis.ordering import Expand, Merge, Order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan, Source, Table
+from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag
 from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.outer_join import OuterJoin
+from headrace.plan.nodes.over import Frame, Over, RowsFrame
 from headrace.plan.nodes.sequence import Sequence, StepKind
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
+from headrace.plan.nodes.unnest import Unnest
 
 # Durations in units that a person would write.
 
@@ -54,6 +60,8 @@ SPECS: dict[type[Any], Callable[[Any, Span], str]] = {
     windows.Rows: lambda w, span: (
         (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}"
     ),
+    windows.Upserts: lambda w, span: f"PRIMARY KEY ({', '.join(w.keys)}) DELETE WHEN {w.deletes}",
+    windows.SlidingRows: lambda w, span: f"{SPECS[windows.Rows](w, span)} SLIDE {w.slide}",
     windows.Now: lambda w, span: "NOW",
     windows.Session: lambda w, span: _partition(w.keys) + f"SESSION {span(w.gap)}",
     windows.Unbounded: lambda w, span: "UNBOUNDED",
@@ -69,20 +77,33 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     nodes.Window: lambda p, span: f"window [{_spec(p.spec, span)}]{_shown(p)}",
     nodes.Granularity: lambda p, span: f"granularity {_grain(p, span)}{_shown(p)}",
     nodes.Join: lambda p, span: "join" + _on(p),
+    OuterJoin: lambda p, span: f"{p.kind.value} join" + _on(p),
     nodes.Aggregate: lambda p, span: f"aggregate {_calls(p)}",
     nodes.SlidingAggregate: lambda p, span: f"aggregate {_calls(p)} from panes [{_spec(p.window, span)}]",
     SessionAggregate: lambda p, span: f"aggregate {_calls(p)} of each session [{_session(p, span)}]",
     MergingSessions: lambda p, span: (
         f"aggregate {_calls(p)} of each session [{_session(p, span)}], in any order"
     ),
+    EarlySessions: lambda p, span: (
+        f"aggregate {_calls(p)} of each session [{_session(p, span)}], in any order, closed groups at once"
+    ),
+    EarlyWindows: lambda p, span: (
+        f"aggregate {_calls(p)} [{_spec(p.window, span)}], in any order, closed groups at once"
+    ),
     nodes.Distinct: lambda p, span: "distinct",
     Lag: lambda p, span: "look back: " + _lags(p),
+    DistinctOn: lambda p, span: (
+        f"first row of each {', '.join(p.keys)}" + ("" if p.within is None else f" within {span(p.within)}")
+    ),
+    Over: lambda p, span: f"over {_frame(p.frame, span)}: " + _overs(p),
+    Unnest: lambda p, span: f"unnest {p.operand} as {_unnested(p)}",
     TopN: lambda p, span: "first " + _top(p),
     nodes.Except: lambda p, span: "except all" if p.all else "except",
     nodes.IStream: lambda p, span: (
         "istream" if p.nets else "istream, without state: no row is replaced by an equal one"
     ),
     nodes.DStream: lambda p, span: "dstream",
+    Changelog: lambda p, span: "changelog" + (f" by {', '.join(p.keys)}" if p.keys else ""),
     nodes.RStream: lambda p, span: (
         f"rstream each {span(p.slide)}{_offset(p.phase, span)}" + (", each row once" if p.once else "")
     ),
@@ -144,7 +165,7 @@ def _shown(plan: nodes.Window | nodes.Granularity) -> str:
     return "" if plan.quality_column is None else f", size in column {plan.quality_column}"
 
 
-def _on(plan: nodes.Join) -> str:
+def _on(plan: nodes.Pairing) -> str:
     keys = [str(each) for each in plan.equalities]
     conditions = keys + ([str(plan.residual)] if plan.residual is not None else [])
     return " on " + " and ".join(conditions) if conditions else ", every pair"
@@ -189,9 +210,30 @@ def _sequence(plan: Sequence, span: Span) -> str:
 _STEPS = {StepKind.ONCE: "#{}", StepKind.REPEATED: "#{}+", StepKind.MISSING: "not #{}"}
 
 
+def _unnested(plan: Unnest) -> str:
+    """The new columns of an UNNEST."""
+    names = ", ".join([*plan.names, *([] if plan.ordinal is None else [plan.ordinal])])
+    return names + (", also for rows without elements" if plan.outer else "")
+
+
 def _lags(plan: Lag) -> str:
     calls = ", ".join(f"lag({c.column}, {c.offset}) AS {c.name}" for c in plan.calls)
     return calls + (f" of each {', '.join(plan.keys)}" if plan.keys else "")
+
+
+def _overs(plan: Over) -> str:
+    calls = ", ".join(f"{call} AS {call.name}" for call in plan.calls)
+    return calls + (f" of each {', '.join(plan.keys)}" if plan.keys else "")
+
+
+def _frame(frame: Frame, span: Span) -> str:
+    """The rows of a frame, as SQL writes them."""
+    rows = isinstance(frame, RowsFrame)
+    if not frame.preceding:
+        before = "CURRENT ROW" if frame.preceding == 0 else "UNBOUNDED PRECEDING"
+    else:
+        before = f"{frame.preceding if rows else span(frame.preceding)} PRECEDING"
+    return f"{'ROWS' if rows else 'RANGE'} {before}"
 
 
 # A plan as a diagram: one box for each node; equal parts are drawn once, because the engine shares them.
@@ -233,6 +275,12 @@ def plan_diagram(plan: Plan, answer: str, native: Collection[Plan] = (), span: S
     arcs = [Arc(ids[below], ids[part]) for part in parts for below in part.inputs]
     top = Box("answer", answer, "answer", Look.SINK, note=", ".join(plan.schema.names))
     return Diagram((*boxes, top), (*arcs, Arc(ids[plan], "answer")))
+
+
+def plan_html(plan: Plan) -> str:
+    """The plan drawn, with its text folded below; durations are in ticks."""
+    section = Section("plan", show(plan))
+    return str(Explanation(plan_diagram(plan, "answer"), (section,), "html"))
 
 
 def _inputs_first(plan: Plan) -> list[Plan]:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.drawing.explanation import PAGE
 from headrace.drawing.svg import escape
+from headrace.engine.quality import Setting
 from headrace.engine.reasons import Reason
 from headrace.engine.scheduling import Dropping
 from headrace.runtimes.words import MICROS, html_table, instant, length, size
@@ -110,14 +111,63 @@ class QueryStatus:
 
 
 @dataclass(frozen=True)
+class OperatorStatus:
+    """An operator of the graph (`headrace.engine.shape`): what it has emitted, and the rows in its inputs."""
+
+    kind: str
+    detail: str
+    inputs: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    waits: bool = False
+    rows_out: int = 0
+    rows_per_second: float = 0.0
+    queued: int = 0
+
+
+HISTORY: Final = 60
+"""How many changes of a window or granularity a status contains: the newest ones."""
+
+
+@dataclass(frozen=True)
 class Quality:
-    """A window or granularity that may change: its bounds, its value, and how often it has changed."""
+    """A window or granularity that may change: its bounds, its value, and how often it has changed.
+
+    `history` are the newest pairs (t, value): rows with time ≥ t get the value. `queries` use it.
+    """
 
     what: str
     least: int
     most: int
     value: int
     changes: int
+    queries: tuple[str, ...] = ()
+    history: tuple[tuple[int, int], ...] = ()
+
+    @staticmethod
+    def read(plain: Mapping[str, Any]) -> Quality:
+        """The setting of plain data."""
+        history = tuple((at, value) for at, value in plain.get("history", ()))
+        return _made(Quality, {**plain, "history": history})
+
+    @staticmethod
+    def of(setting: Setting) -> Quality:
+        """The setting of an engine."""
+        past = setting.history
+        return Quality(
+            setting.what,
+            setting.least,
+            setting.most,
+            setting.value,
+            len(past) - 1,
+            setting.queries,
+            tuple(past[-HISTORY:]),
+        )
+
+
+History = tuple[tuple[int, int], ...]
+"""Pairs (t, value): rows with time ≥ t get the value, until the next pair."""
+Histories = dict[str, tuple[History, ...]]
+"""By query, the history of each window and granularity that may change, in the order of its plan."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +205,9 @@ class Status:
     one before. `begun` is the instant of the first status of this run. `clock_moved` is when the run's clock
     last advanced, by the system's clock. `writing`: the queries whose sinks
     are being written now. On Spark, `batch` is the number
-    of the micro-batch, and `ticking` says whether a timer makes one at least every few seconds.
+    of the micro-batch, and `ticking` says whether a timer makes one at least every few seconds. `histories`,
+    on Spark too, has by query the pairs (t, value) of each of its windows and granularities that may change,
+    from the beginning, in the order of the plan. `graph` are the operators, inputs first.
     """
 
     pipeline: str
@@ -191,6 +243,8 @@ class Status:
     writing: tuple[str, ...] = ()
     batch: int | None = None
     ticking: bool = True
+    graph: dict[str, OperatorStatus] = field(default_factory=dict)
+    histories: Histories = field(default_factory=dict)
 
     @property
     def clock_per_second(self) -> int:
@@ -212,11 +266,16 @@ class Status:
             name: replace(each, rows_per_second=max(0, each.rows_out - _rows_out(before, name)) / span)
             for name, each in self.queries.items()
         }
+        graph = {
+            name: replace(each, rows_per_second=max(0, each.rows_out - _emitted(before, name)) / span)
+            for name, each in self.graph.items()
+        }
         same_clock = before is not None and before.now == self.now
         return replace(
             self,
             streams=streams,
             queries=queries,
+            graph=graph,
             waiting=_continued(self.waiting, before, self.now),
             span=span,
             begun=_first_instant(self.now, before),
@@ -275,10 +334,12 @@ class Status:
         given = dict(plain)
         given["streams"] = {n: _stream(each) for n, each in plain.get("streams", {}).items()}
         given["queries"] = {n: _made(QueryStatus, each) for n, each in plain.get("queries", {}).items()}
-        given["quality"] = {n: _made(Quality, each) for n, each in plain.get("quality", {}).items()}
+        given["quality"] = {n: Quality.read(each) for n, each in plain.get("quality", {}).items()}
+        given["graph"] = {n: _made(OperatorStatus, each) for n, each in plain.get("graph", {}).items()}
         given["waiting"] = tuple(_made(Wait, each) for each in plain.get("waiting", ()))
         given["reasons"] = tuple(_made(Reason, each) for each in plain.get("reasons", ()))
         given["dropping"] = tuple(_made(Dropping, each) for each in plain.get("dropping", ()))
+        given["histories"] = histories_of(plain.get("histories", {}))
         return _made(Status, given)
 
     @staticmethod
@@ -300,6 +361,14 @@ def _stream(plain: Mapping[str, Any]) -> StreamStatus:
 T = TypeVar("T")
 
 
+def histories_of(plain: Mapping[str, Any]) -> Histories:
+    """Histories from JSON."""
+    return {
+        query: tuple(tuple((int(at), int(value)) for at, value in history) for history in each)
+        for query, each in plain.items()
+    }
+
+
 def _made(of: type[T], plain: Mapping[str, Any]) -> T:
     """An object of a dataclass; lists become tuples, and keys that it does not have are left out."""
     known = {each.name for each in fields(of)}  # type: ignore[arg-type]
@@ -309,6 +378,11 @@ def _made(of: type[T], plain: Mapping[str, Any]) -> T:
 
 def _rows_out(before: Status | None, query: str) -> int:
     found = None if before is None else before.queries.get(query)
+    return 0 if found is None else found.rows_out
+
+
+def _emitted(before: Status | None, operator: str) -> int:
+    found = None if before is None else before.graph.get(operator)
     return 0 if found is None else found.rows_out
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.errors import SqlError
-from headrace.expressions.functions.rule import ArrayFunction
 from headrace.plan.nodes.core import Plan, Source, Table, TimeKind
 from headrace.plan.nodes.user_aggregates import Result, user_aggregate
 from headrace.schema import DataType, Schema, show_columns
@@ -77,13 +76,15 @@ class StreamDef:
 class TableDef:
     """The definition of a table: its columns, its rows if known, and the file they came from, if any.
 
-    Without `data`, the rows are given later: `engine.load(name, data)`.
+    Without `data`, the rows are given later: `engine.load(name, data)`. A table that `changes` may get other
+    rows while queries run: `engine.reload(name, data)`.
     """
 
     name: str
     schema: Schema
     data: pa.Table | None = field(default=None, compare=False, repr=False)
     path: str | None = None
+    changes: bool = False
 
     def __post_init__(self) -> None:
         _refuse_twins(f"table {self.name}", self.schema)
@@ -98,7 +99,7 @@ class TableDef:
     @property
     def plan(self) -> Table:
         """The plan that reads it."""
-        return Table(self.name, self.schema)
+        return Table(self.name, self.schema, self.changes)
 
 
 def _same_columns(one: Schema, other: Schema) -> bool:
@@ -175,7 +176,7 @@ class Catalog:
         if isinstance(of, (StreamDef, TableDef)):
             return of
         if isinstance(of, Table):
-            return TableDef(of.name, of.columns)
+            return TableDef(of.name, of.columns, changes=of.changes)
         if isinstance(of, pa.Table) and name is not None:
             return TableDef(name, of.schema, of)
         if isinstance(of, Source):
@@ -227,15 +228,16 @@ class Catalog:
     def register_function(
         self,
         name: str,
-        function: ArrayFunction,
+        function: Callable[..., Any],
         *,
-        result: DataType | str,
+        result: DataType | str | None = None,
         arguments: Sequence[DataType | str | None] | None = None,
         deterministic: bool = False,
+        scalar: bool = False,
         replace: bool = False,
     ) -> None:
-        """Register a function over Arrow arrays for queries over this catalog."""
-        made = function_of(name, function, arguments, result, deterministic)
+        """Register a function over Arrow arrays or, if `scalar`, over values, for this catalog."""
+        made = function_of(name, function, arguments, result, deterministic, scalar)
         self.definitions.add(made, replace=replace)
 
     def _claim(self, name: str, replace: bool) -> None:

@@ -6,14 +6,16 @@ nothing was registered: in another process, or on a Spark worker.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from datetime import date, datetime
+from typing import Any, Final, TypeVar, get_type_hints
 
 from sqlglot import exp
 
 from headrace.errors import SqlError
 from headrace.expressions import FUNCTIONS
-from headrace.expressions.functions.rule import ArrayFunction, UserFunction, user_function
+from headrace.expressions.functions.rule import UserFunction, user_function
 from headrace.plan.nodes.user_aggregates import Result, UserAggregate, user_aggregate
 from headrace.schema import DataType
 from headrace.sql.binder.aggregate_names import AGGREGATES, MORE
@@ -23,10 +25,10 @@ from headrace.sql.place import Code, Fault
 Definition = UserFunction | UserAggregate
 Made = TypeVar("Made")
 Type = DataType | str
-WORDS: Final = frozenset({"lag", "row_number", "seq", "istream", "dstream", "rstream"}) | {
-    "headrace_window",
-    "headrace_granularity",
-}
+WORDS: Final = frozenset(
+    {"lag", "lead", "rank", "row_number", "seq", "istream", "dstream", "rstream", "changelog"}
+    | {"headrace_window", "headrace_granularity"}
+)
 """Words that look like functions in a query but are not."""
 
 USER: Final = "user defined"
@@ -129,17 +131,54 @@ def _is_callable(name: str) -> bool:
 
 def function_of(
     name: str,
-    function: ArrayFunction,
+    function: Callable[..., Any],
     arguments: Sequence[Type | None] | None,
-    result: Type,
+    result: Type | None,
     deterministic: bool,
+    scalar: bool = False,
 ) -> UserFunction:
-    """A user-defined scalar function."""
+    """A user-defined function over arrays or, if `scalar`, over the values of one row.
+
+    The types of a scalar function may be those of its annotations.
+    """
     if not callable(function):
         raise SqlError(
             Code.DEFINITION, f"the function {name!r} is not callable", hint="pass a Python function"
         )
-    return user_function(name, function, result, arguments=arguments, deterministic=deterministic)
+    if scalar:
+        arguments, result = _annotated(function, arguments, result)
+    if result is None:
+        hint = 'pass result="double", or with scalar=True write it as an annotation: def f(x: int) -> float'
+        raise SqlError(Code.DEFINITION, f"the type that {name!r} returns is not known", hint=hint)
+    return user_function(
+        name, function, result, arguments=arguments, deterministic=deterministic, scalar=scalar
+    )
+
+
+ANNOTATIONS: Final[dict[object, str]] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double",
+    str: "string",
+    bytes: "binary",
+    date: "date",
+    datetime: "timestamp",
+}
+
+
+def _annotated(
+    function: Callable[..., Any], arguments: Sequence[Type | None] | None, result: Type | None
+) -> tuple[Sequence[Type | None] | None, Type | None]:
+    """The types as declared, or else as the function is annotated."""
+    try:
+        hints = get_type_hints(function)
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError, NameError):
+        return arguments, result
+    found = [ANNOTATIONS.get(hints.get(name)) for name in names]
+    return arguments if arguments is not None or None in found else found, result or ANNOTATIONS.get(
+        hints.get("return")
+    )
 
 
 def register_aggregate(
@@ -161,14 +200,18 @@ def register_aggregate(
 
 def register_function(
     name: str,
-    function: ArrayFunction | None = None,
+    function: Callable[..., Any] | None = None,
     *,
-    result: Type,
+    result: Type | None = None,
     arguments: Sequence[Type | None] | None = None,
     deterministic: bool = False,
+    scalar: bool = False,
     replace: bool = False,
 ) -> Any:
     """Register a function over Arrow arrays for every query in this process; without one, a decorator.
+
+    `scalar`: the function takes and returns the Python values of one row. It is not called for rows with a
+    NULL argument, whose value is NULL. Its types may be annotations.
 
     `arguments` are the types of its arguments, where None accepts any type; if omitted, any arguments are
     accepted. `deterministic` is an additional promise: equal arguments give equal values and no call raises,
@@ -176,7 +219,7 @@ def register_function(
     """
 
     def register(made: Callable[..., Any]) -> Callable[..., Any]:
-        definition = function_of(name, made, arguments, result, deterministic)
+        definition = function_of(name, made, arguments, result, deterministic, scalar)
         GLOBAL.add(definition, replace=replace)
         FUNCTIONS[definition.name] = definition
         return made

@@ -61,6 +61,7 @@ class Code(StrEnum):
     MEANINGLESS_OUTPUT = "HR-Q050"
     ENDLESS = "HR-Q051"
     SLIDES = "HR-Q052"
+    CHANGELOG_KEY = "HR-Q053"
 
     ORDER_LIMIT = "HR-Q070"
     OVER = "HR-Q071"
@@ -80,6 +81,7 @@ class Code(StrEnum):
     TABLE_FILE = "HR-Q065"
     TABLE_COLUMNS = "HR-Q066"
     NO_STREAM = "HR-Q067"
+    TABLE_CHANGES = "HR-Q068"
 
 
 @dataclass(frozen=True)

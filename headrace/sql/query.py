@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from sqlglot import exp
 
@@ -46,6 +47,8 @@ class Query:
     streams: tuple[StreamDef, ...] = ()
     shared: Plan | None = None
     """The plan to run instead, with the same answer, if it shares nodes with other queries (`with_plan`)."""
+    ordered: bool = True
+    """Whether results leave in time order; if not, those of a closed group leave before their window ends."""
 
     @property
     def time_columns(self) -> dict[str, str]:
@@ -92,6 +95,22 @@ class Query:
         """
         return explained(self.name, self.text, self.logical, self._optimized, self.ticks_per_second, format)
 
+    def run(self, sources: Mapping[str, Any] | None = None, /, **options: Any) -> Any:
+        """Run it over live sources, in this process: `headrace.run` with this query."""
+        return importlib.import_module("headrace.frames").run(self, sources, **options)
+
+    def subscribe(
+        self, function: Callable[[Any], object], sources: Mapping[str, Any] | None = None, /, **options: Any
+    ) -> Any:
+        """Run it over live sources in a thread, and call a function with each result.
+
+            with query.subscribe(print, bids=bids) as run:
+                ...
+
+        Returns the run: `wait` waits for its end, `stop` stops it, and so does leaving the block.
+        """
+        return self.run(sources, **options).subscribe(function).start()
+
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()
 
@@ -106,10 +125,12 @@ def query(
     *,
     name: str = "query",
     ticks_per_second: int | None = MICROSECONDS,
+    ordered: bool = True,
 ) -> Query:
     """Parse and bind the one query in `text`, over `streams` and the declarations in the text.
 
-    `ticks_per_second` is the default for streams that do not set it; None: sequence numbers.
+    `ticks_per_second` is the default for streams that do not set it; None: sequence numbers. If results need
+    not be `ordered` by time, a group that a punctuation closes is answered before its window ends.
     """
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()
@@ -129,7 +150,7 @@ def query(
     leaves = _leaves(relation.plan)
     tables = tuple(each for each in catalog.tables.values() if each.plan in leaves)
     read = tuple(each for each in catalog.streams.values() if each.source in leaves)
-    return Query(name, text, relation.plan, relation.ticks_per_second, tables, read)
+    return Query(name, text, relation.plan, relation.ticks_per_second, tables, read, ordered=ordered)
 
 
 def meaning(text: str, catalog: Catalog) -> Relation:

@@ -70,24 +70,31 @@ def tight_bytes(part: Any) -> int:
 
 def encode(chunk: Chunk) -> bytes:
     """A chunk as bytes: a JSON header, then the raw arrays and Arrow IPC batches."""
+    return b"".join(encoded_pieces(chunk))
+
+
+def encoded_pieces(chunk: Chunk) -> list[Any]:
+    """The same in pieces, each with a buffer of its own, so that the caller copies large ones only once."""
     header: dict[str, Any] = {}
-    bodies: list[bytes] = []
+    bodies: list[Any] = []
     at = 0
     for name, value in chunk.items():
         if isinstance(value, pa.RecordBatch):
-            body = _batch_to_bytes(value)
-            header[name] = {"kind": "batch", "at": at, "size": len(body)}
+            body: Any = _batch_to_buffer(value)
+            header[name] = {"kind": "batch", "at": at, "size": body.size}
+            size = body.size
         elif isinstance(value, np.ndarray):
-            body = np.ascontiguousarray(value).tobytes()
-            header[name] = {"kind": "array", "at": at, "size": len(body)}
+            body = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+            size = value.nbytes
+            header[name] = {"kind": "array", "at": at, "size": size}
             header[name] |= {"dtype": value.dtype.str, "shape": value.shape}
         else:
             header[name] = {"kind": "scalar", "value": value}
             continue
         bodies.append(body)
-        at += len(body)
+        at += size
     head = json.dumps(header).encode()
-    return struct.pack("<I", len(head)) + head + b"".join(bodies)
+    return [struct.pack("<I", len(head)), head, *bodies]
 
 
 def decode(data: bytes) -> dict[str, Value]:
@@ -109,11 +116,12 @@ def _decode_value(entry: dict[str, Any], body: memoryview) -> Value:
     return plain_array(part, entry["dtype"], entry["shape"])
 
 
-def _batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+def _batch_to_buffer(batch: pa.RecordBatch) -> pa.Buffer:
+    """An Arrow stream with one batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    return sink.getvalue()
 
 
 # Columns that became wider between two runs: state of the old type is converted to the new one.

@@ -16,6 +16,7 @@ import re
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
@@ -139,6 +140,11 @@ def _counter(reader: _Reader, form: Any) -> Counter[Any]:
     counts: Counter[Any] = Counter()
     counts.update(_dict(reader, form))
     return counts
+
+
+def _in_order(values: AbstractSet[Any]) -> list[Any]:
+    """The elements of a set by their bytes: equal sets that were built in another order are written alike."""
+    return sorted(values, key=dumps)
 
 
 def _from_defaultdict(writer: _Writer, value: defaultdict[Any, Any]) -> list[Any]:
@@ -279,8 +285,8 @@ _FORMS: Final[dict[str, Form]] = {
     "decimal": (lambda w, v: str(v), lambda r, f: Decimal(f)),
     "uuid": (lambda w, v: v.hex, lambda r, f: UUID(f)),
     "tuple": (lambda w, v: w.forms(v), lambda r, f: tuple(r.values(f))),
-    "set": (lambda w, v: w.forms(v), lambda r, f: set(r.values(f))),
-    "frozenset": (lambda w, v: w.forms(v), lambda r, f: frozenset(r.values(f))),
+    "set": (lambda w, v: w.forms(_in_order(v)), lambda r, f: set(r.values(f))),
+    "frozenset": (lambda w, v: w.forms(_in_order(v)), lambda r, f: frozenset(r.values(f))),
     "deque": (lambda w, v: [v.maxlen, w.forms(v)], _deque),
     "dict": (_pairs, _dict),
     "ordered": (_pairs, lambda r, f: OrderedDict(_dict(r, f))),

@@ -15,8 +15,14 @@ from headrace.state.keys import hash_rows
 from headrace.time.sources import SourcesPromise
 
 
-def cells_of(column: pa.Array, cells: int) -> Ints:
-    """The cell of each value. Equal values have the same cell in every process; nulls are one source."""
+def cells_of(column: pa.Array, cells: int, numbered: bool = False) -> Ints:
+    """The cell of each value. Equal values have the same cell in every process; nulls are one source.
+
+    `numbered`: small numbers are their own cells.
+    """
+    if numbered and pa.types.is_integer(column.type):
+        numbers: Ints = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers % cells
     high = hash_rows([column], len(column)).view(np.uint64) >> np.uint64(33)
     return (high % np.uint64(cells)).astype(np.int64)
 

@@ -116,6 +116,13 @@ class Timeline:
                 self._place(events)
             old.drop()
 
+    def discard(self, column: int, value: int) -> None:
+        """Drop the events in memory whose payload `column` is `value`: they would have no effect."""
+        kept = [run.view[run.view[:, column] != value] for run in self._runs]
+        self._count -= sum(len(run) for run in self._runs) - sum(map(len, kept))
+        self._runs = [_Run(events) for events in kept if len(events)]
+        self._forget_changes(reset=True)
+
     def values(self, column: int) -> Events:
         """One payload column of all pending events, in any order."""
         pending = [run.view[:, column] for run in self._runs]

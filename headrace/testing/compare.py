@@ -25,10 +25,19 @@ Event = tuple[int, Row]
 NAN: Final = math.nan
 
 
+class Struct(dict[str, Any]):
+    """A struct that can be counted."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
 def canonical(value: Any) -> Any:
-    """The value itself, but every NaN as the same object, so rows with NaN are equal; a list as a tuple."""
-    if isinstance(value, list):
+    """The value itself, but every NaN as the same object, so that rows with it are equal; lists as tuples."""
+    if isinstance(value, (list, tuple)):
         return tuple(map(canonical, value))
+    if isinstance(value, dict):
+        return Struct((name, canonical(each)) for name, each in value.items())
     return NAN if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -16,11 +16,17 @@ from headrace.expressions import Expression, evaluator
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Granularity, Plan, Window
+from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
+from headrace.plan.nodes.over import Over, RowsFrame
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing.compare import Bag, Event, Row, canonical_row, order_key, row_order
@@ -67,6 +73,19 @@ def value_at(history: Sequence[tuple[int, int]], time: int) -> int:
 
 Sources = Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]
 """By stream, its rows with their times, in order of delivery; for tables the times do not matter."""
+
+
+class Reloaded(tuple[Any, ...]):
+    """A table that was reloaded: its rows from each instant on, the first ones since the beginning."""
+
+    versions: tuple[tuple[int, Sequence[Mapping[str, Any]]], ...]
+
+    @staticmethod
+    def of(versions: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]) -> Reloaded:
+        """The versions in order, each with the instant from which it holds; the first holds always."""
+        made = Reloaded()
+        made.versions = ((BEGINNING, versions[0][1]), *versions[1:])
+        return made
 
 
 class Element(NamedTuple):
@@ -137,9 +156,15 @@ def _source(plan: nodes.Source, sources: Sources) -> list[Element]:
 
 
 def _table(plan: nodes.Table, sources: Sources) -> list[Element]:
-    names = plan.schema.names
-    rows = [canonical_row(row.get(name) for name in names) for _, row in sources[plan.name]]
-    return [Element(row, BEGINNING, MAX_TIME) for row in rows]
+    given = sources[plan.name]
+    versions = given.versions if isinstance(given, Reloaded) else ((BEGINNING, [row for _, row in given]),)
+    ends = [since for since, _ in versions[1:]] + [MAX_TIME]
+    return [
+        Element(canonical_row(row.get(name) for name in plan.schema.names), since, end)
+        for (since, rows), end in zip(versions, ends, strict=True)
+        for row in rows
+        if since < end
+    ]
 
 
 def _select(plan: nodes.Select, sources: Sources) -> list[Element]:
@@ -151,6 +176,30 @@ def _project(plan: nodes.Project, sources: Sources) -> list[Element]:
     compute = [_function(expression, plan.input.schema) for _, expression in plan.columns]
     elements = _meaning(plan.input, sources)
     return [e._replace(row=canonical_row(column(e.row) for column in compute)) for e in elements]
+
+
+def _unnest(plan: Unnest, sources: Sources) -> list[Element]:
+    """A copy of the row for each element, with its parts; if outer, one without parts for no element."""
+    compute = _function(plan.operand, plan.input.schema)
+    found = []
+    for each in _meaning(plan.input, sources):
+        elements: list[Any] = list(compute(each.row) or ())
+        parts = [_parts(plan, element) for element in elements]
+        if plan.outer and not parts:
+            parts = [(None,) * len(plan.names)]
+        for number, part in enumerate(parts, 1):
+            ordinal = () if plan.ordinal is None else (number if elements else None,)
+            found.append(each._replace(row=canonical_row((*each.row, *part, *ordinal))))
+    return found
+
+
+def _parts(plan: Unnest, element: Any) -> tuple[Any, ...]:
+    """The new columns of one element."""
+    if not plan.takes_apart:
+        return (element,)
+    if element is None:
+        return (None,) * len(plan.names)
+    return tuple(element.values()) if isinstance(element, dict) else tuple(element)
 
 
 def _union(plan: nodes.Union, sources: Sources) -> list[Element]:
@@ -198,6 +247,48 @@ def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
         return _lasting(pairs)
     passes = _function(plan.residual, plan.schema)
     return [e for e in _lasting(pairs) if passes(e.row) is True]
+
+
+def _outer_join(plan: OuterJoin, sources: Sources) -> list[Element]:
+    """At each instant, the join of SQL over the rows that are valid then."""
+    left, right = _meaning(plan.left, sources), _meaning(plan.right, sources)
+    matching = _matching(plan)
+    return _intervals(
+        (t, _sql_join(plan, matching, _valid(left, t), _valid(right, t))) for t in _instants(left + right)
+    )
+
+
+def _sql_join(plan: OuterJoin, matching: Matching, lefts: list[Row], rights: list[Row]) -> Bag:
+    """The answer of SQL for the rows of two tables."""
+    pairs = [(i, j) for i, a in enumerate(lefts) for j, b in enumerate(rights) if matching(a, b)]
+    of_left, of_right = {i for i, _ in pairs}, {j for _, j in pairs}
+    alone = [row for i, row in enumerate(lefts) if i not in of_left]
+    if not plan.kind.has_pairs:
+        partnered = [row for i, row in enumerate(lefts) if i in of_left]
+        return Counter(partnered if plan.kind is JoinKind.SEMI else alone)
+    left_nulls, right_nulls = ((None,) * len(each.schema) for each in plan.inputs)
+    answer = [lefts[i] + rights[j] for i, j in pairs] + [row + right_nulls for row in alone]
+    if plan.kind is JoinKind.FULL:
+        answer += [left_nulls + row for j, row in enumerate(rights) if j not in of_right]
+    return Counter(answer)
+
+
+Matching = Callable[[Row, Row], bool]
+
+
+def _matching(plan: nodes.Pairing) -> Matching:
+    """Whether a left and a right row are partners: equal on the keys, and the residual is true."""
+    passes = None if plan.residual is None else _function(plan.residual, plan.pair_schema)
+
+    def matches(left: Row, right: Row) -> bool:
+        key, other = (
+            _pick(plan.left.schema, plan.left_keys, left),
+            _pick(plan.right.schema, plan.right_keys, right),
+        )
+        strict = [value for i, value in enumerate(key) if i not in plan.null_safe]
+        return key == other and None not in strict and (passes is None or passes(left + right) is True)
+
+    return matches
 
 
 def _sequence(plan: SequencePlan, sources: Sources) -> list[Element]:
@@ -282,6 +373,30 @@ def _rows(spec: windows.Rows, schema: Schema, happened: list[Element]) -> list[E
     for e in happened:
         partitions[_pick(schema, spec.keys, e.row)].append(e)
     return [e for partition in partitions.values() for e in _newest(spec.count, partition)]
+
+
+def _sliding_rows(spec: windows.SlidingRows, schema: Schema, happened: list[Element]) -> list[Element]:
+    """As of each m-th row of a partition, its `count` newest rows."""
+    partitions: dict[Row, list[Element]] = defaultdict(list)
+    for e in happened:
+        partitions[_pick(schema, spec.keys, e.row)].append(e)
+    return [e for rows in partitions.values() for e in _as_of_slides(spec, rows)]
+
+
+def _as_of_slides(spec: windows.SlidingRows, rows: list[Element]) -> Iterator[Element]:
+    """The rows of one partition, each from the first to the last slide that shows it."""
+    slides = [*range(spec.slide, len(rows) + 1, spec.slide)]
+    times = {number: rows[number - 1].start for number in slides}
+    for i, e in enumerate(rows):
+        shown = [number for number in slides if number - spec.count <= i < number]
+        if shown:
+            yield Element(e.row, times[shown[0]], times.get(shown[-1] + spec.slide, MAX_TIME))
+
+
+def _upserts(spec: windows.Upserts, schema: Schema, happened: list[Element]) -> list[Element]:
+    """The newest row of each key, without the rows that delete."""
+    held = _rows(spec, schema, happened)
+    return [e for e in held if _pick(schema, [spec.deletes], e.row) != (True,)]
 
 
 def _newest(count: int, partition: list[Element]) -> list[Element]:
@@ -407,6 +522,39 @@ def _back(call: LagCall, below: Schema, earlier: list[Row]) -> Any:
     return earlier[-call.offset][below.names.index(call.column)]
 
 
+def _distinct_on(plan: DistinctOn, sources: Sources) -> list[Element]:
+    """Each row whose key was not kept shortly before."""
+    kept: dict[Row, int] = {}
+    firsts = []
+    for e in _ordered(plan.input, sources):
+        key = _pick(plan.schema, plan.keys, e.row)
+        if key not in kept or (plan.within is not None and e.start - kept[key] >= plan.within):
+            kept[key] = e.start
+            firsts.append(e)
+    return firsts
+
+
+def _over(plan: Over, sources: Sources) -> list[Element]:
+    """Each row with the aggregates of its frame."""
+    below = plan.input.schema
+    happened = _ordered(plan.input, sources)
+    keys = [_pick(below, plan.keys, e.row) for e in happened]
+    answers = []
+    for i, e in enumerate(happened):
+        partition = [j for j, key in enumerate(keys) if key == keys[i]]
+        frame = [each.row for each in _frame(plan, [happened[j] for j in partition], partition.index(i))]
+        answers.append(e._replace(row=e.row + canonical_row(_fold(c, below, frame) for c in plan.calls)))
+    return answers
+
+
+def _frame(plan: Over, rows: list[Element], at: int) -> list[Element]:
+    """The rows in the frame of one of them: so many before it, or those up to its time."""
+    preceding, time = plan.frame.preceding, rows[at].start
+    if isinstance(plan.frame, RowsFrame):
+        return rows[: at + 1] if preceding is None else rows[max(0, at - preceding) : at + 1]
+    return [e for e in rows if e.start <= time and (preceding is None or e.start >= time - preceding)]
+
+
 def _top_n(plan: TopN, sources: Sources) -> list[Element]:
     """At each instant, the first rows of each key."""
     elements = _meaning(plan.input, sources)
@@ -470,6 +618,21 @@ def _dstream(plan: nodes.DStream, sources: Sources) -> list[Element]:
     return [Element(row, t, t) for t, gone, _ in steps for row in gone.elements()]
 
 
+def _changelog(plan: Changelog, sources: Sources) -> list[Element]:
+    """What went and what came; with keys, a row that replaces another is an update."""
+    below = plan.input.schema
+    found = []
+    for t, gone, come in _steps(_snapshots(_meaning(plan.input, sources))):
+        old, new = ({_pick(below, plan.keys, row) for row in rows if plan.keys} for rows in (gone, come))
+        for row in gone.elements():
+            if _pick(below, plan.keys, row) not in new:
+                found.append(Element((*row, "-D"), t, t))
+        for row in come.elements():
+            replaces = _pick(below, plan.keys, row) in old
+            found.append(Element((*row, "+U" if replaces else "+I"), t, t))
+    return found
+
+
 def _rstream(plan: nodes.RStream, sources: Sources) -> list[Element]:
     """Each row once for every tick at which it is valid."""
     elements = _meaning(plan.input, sources)
@@ -499,17 +662,24 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     Resized: _resized,
     Regrained: _regrained,
     nodes.Join: _join,
+    OuterJoin: _outer_join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding_aggregate,
     SessionAggregate: _session_aggregate,
     MergingSessions: _session_aggregate,
+    EarlySessions: _session_aggregate,
+    EarlyWindows: _sliding_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,
     Lag: _lag,
+    Over: _over,
+    DistinctOn: _distinct_on,
+    Unnest: _unnest,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _dstream,
     nodes.RStream: _rstream,
+    Changelog: _changelog,
     SequencePlan: _sequence,
 }
 
@@ -517,6 +687,8 @@ WINDOWS: Final[dict[type[Any], Callable[[Any, Schema, list[Element]], list[Eleme
     windows.Range: _range,
     windows.Sliding: _sliding,
     windows.Rows: _rows,
+    windows.SlidingRows: _sliding_rows,
+    windows.Upserts: _upserts,
     windows.Now: _now,
     windows.Unbounded: _unbounded,
 }

@@ -53,13 +53,15 @@ class SourceGroups:
 
     `idle`: a group without rows for so long, in ticks of the clock, does not hold the stream back until it
     has rows again. `choose_after`: instants with rows after which groups are chosen for the first time, and
-    then whenever that number has doubled. None: groups by hash only.
+    then whenever that number has doubled. None: groups by hash only. `numbered`: the column has small
+    numbers, such as partitions, and each number below `groups` is a group by itself.
     """
 
     column: str
     groups: int = GROUPS
     idle: int | None = None
     choose_after: int | None = INSTANTS
+    numbered: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.groups, int) or not 1 <= self.groups <= MOST_GROUPS:
@@ -262,7 +264,7 @@ class SourcesPromise:
     @property
     def settings(self) -> str:
         """What the state depends on besides the arrivals."""
-        return json.dumps([self.by.column, self.by.groups])
+        return json.dumps([self.by.column, self.by.groups, *(["numbered"] if self.by.numbered else [])])
 
     def follow(self, before: SourcesPromise) -> None:
         """Continue after another promise of the stream: what it learned stays where it still applies."""

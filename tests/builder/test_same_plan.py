@@ -424,6 +424,11 @@ CASES: dict[str, tuple[str, Callable[[], Builder]]] = {
     # --- outputs ---------------------------------------------------------------------------------------
     "istream": ("ISTREAM(SELECT * FROM bids [NOW])", lambda: _now(bids).istream()),
     "dstream": ("DSTREAM(SELECT item FROM bids [ROWS 3])", lambda: _rows(3).select("item").dstream()),
+    "changelog": ("CHANGELOG(SELECT item FROM bids [ROWS 3])", lambda: _rows(3).select("item").changelog()),
+    "changelog by key": (
+        "CHANGELOG(SELECT DISTINCT item FROM bids [ROWS 3]) PRIMARY KEY (item)",
+        lambda: _rows(3).select("item").distinct().changelog("item"),
+    ),
     "rstream": ("SELECT RSTREAM(*) FROM bids [NOW]", lambda: _now(bids).rstream()),
     "istream of a sliding window": (
         "SELECT ISTREAM(count(*) AS n) FROM bids [RANGE 2 HOURS SLIDE 1 HOUR]",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,18 +18,35 @@ from headrace.operators.streams import istream
 from headrace.plan.analysis import ordering
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan, Source
+from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag, LagCall
 from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
+from headrace.plan.nodes.over import Over, RangeFrame, RowsFrame
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
+from headrace.plan.nodes.unnest import Unnest
 from headrace.schema import Schema
 from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
 from headrace.time.timestamp import MAX_TIME
 from tests.strategies.contracts import ALL, Case, Given, Signed, Terms, batch_of
 from tests.strategies.plans import slidings
-from tests.strategies.schemas import FLOAT, INT, literals, names_of, predicates, rows, scalars, schemas
+from tests.strategies.schemas import (
+    BOOL,
+    FLOAT,
+    INT,
+    collections,
+    literals,
+    names_of,
+    predicates,
+    rows,
+    scalars,
+    schemas,
+)
 from tests.strategies.sequence_plans import sequence_of
 from tests.strategies.user_aggregates import calls_on
 
@@ -130,6 +147,14 @@ def projects(draw: st.DrawFn) -> Case:
     return case_of(nodes.Project(below[0], named), (below,))
 
 
+@st.composite
+def unnests(draw: st.DrawFn) -> Case:
+    below = draw(anything())
+    operand, parts = draw(collections(below[0].schema))
+    names, ordinal = tuple(f"u{i}" for i in range(parts)), draw(st.sampled_from([None, "n"]))
+    return case_of(Unnest(below[0], operand, names, ordinal, draw(st.booleans())), (below,))
+
+
 SPECS = (
     st.builds(windows.Range, st.integers(1, 9))
     | st.builds(windows.Sliding, st.integers(1, 9), st.integers(1, 5))
@@ -161,9 +186,16 @@ def adaptable_windows(draw: st.DrawFn) -> Case:
 @st.composite
 def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
     schema = draw(schemas())
-    keys = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
+    keys = tuple(draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True)))
     of = draw(below(schema))
-    return case_of(nodes.Window(of[0], windows.Rows(draw(st.integers(1, 4)), tuple(keys))), (of,))
+    conditions = names_of(schema, BOOL)
+    if conditions and draw(st.booleans()):
+        return case_of(
+            nodes.Window(of[0], windows.Upserts(1, keys, draw(st.sampled_from(conditions)))), (of,)
+        )
+    count, slide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    spec = windows.Rows(count, keys) if slide == 1 else windows.SlidingRows(count, keys, slide)
+    return case_of(nodes.Window(of[0], spec), (of,))
 
 
 @st.composite
@@ -183,6 +215,14 @@ def adaptable_granularities(draw: st.DrawFn) -> Case:
 def unary(draw: st.DrawFn, node: Callable[[Plan], Plan], opens: bool = True) -> Case:
     below = draw(relations(draw(schemas()), opens=opens))
     return case_of(node(below[0]), (below,))
+
+
+@st.composite
+def changelogs(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(relations(schema))
+    keys = draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True))
+    return case_of(Changelog(below[0], "op", tuple(keys)), (below,))
 
 
 @st.composite
@@ -226,6 +266,14 @@ def joins(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         plan = replace(plan, residual=draw(predicates(plan.schema)))
     return case_of(plan, (left, right))
+
+
+@st.composite
+def outer_joins(draw: st.DrawFn) -> Case:
+    inner = draw(joins())
+    kinds = [kind for kind in JoinKind if kind.followed]
+    parts = {field.name: getattr(inner.plan, field.name) for field in fields(inner.plan)}
+    return replace(inner, plan=OuterJoin(**parts, kind=draw(st.sampled_from(kinds))))
 
 
 @st.composite
@@ -330,14 +378,25 @@ def session_aggregates(draw: st.DrawFn) -> Case:
 
 
 @st.composite
-def loose_sessions(draw: st.DrawFn) -> Case:
+def loose_sessions(draw: st.DrawFn, kind: type[MergingSessions] = MergingSessions) -> Case:
     schema = draw(schemas())
     below = draw(streams(schema))
     bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
     keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=False))
     partition = draw(st.sampled_from([None, keys[:1], ()]))
-    plan = MergingSessions(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
+    plan = kind(below[0], keys, calls_, draw(st.integers(1, 5)), bounds, partition)
     return case_of(plan, (below,))
+
+
+@st.composite
+def early_windows(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    below = draw(disordered(schema))
+    slide = draw(st.integers(1, 5))
+    window = windows.Sliding(slide, slide, draw(st.integers(0, slide - 1)))
+    bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
+    keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=False))
+    return case_of(EarlyWindows(below[0], keys, calls_, window, bounds), (below,))
 
 
 @st.composite
@@ -350,6 +409,21 @@ def lags(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> 
         default = draw(st.none() | literals(schema.field(column).type))
         calls_.append(LagCall(f"lag{i}", column, draw(st.integers(1, 3)), default))
     return case_of(Lag(of[0], draw(keys_of(schema)), tuple(calls_)), (of,))
+
+
+@st.composite
+def overs(draw: st.DrawFn, kind: type[RowsFrame] | type[RangeFrame]) -> Case:
+    schema = draw(schemas())
+    of = draw(streams(schema) | given_streams(schema))
+    frame = kind(draw(st.none() | st.integers(0, 5)))
+    return case_of(Over(of[0], draw(keys_of(schema)), frame, draw(calls(schema, placed=True))), (of,))
+
+
+@st.composite
+def distincts_on(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
+    schema = draw(schemas())
+    of = draw(below(schema))
+    return case_of(DistinctOn(of[0], draw(keys_of(schema)), draw(st.none() | st.integers(1, 9))), (of,))
 
 
 @st.composite
@@ -379,6 +453,7 @@ def rstreams(window: windows.Sliding) -> st.SearchStrategy[Case]:
 CASES: dict[str, Entry] = {
     "SelectOperator": Entry(selects()),
     "ProjectOperator": Entry(projects()),
+    "UnnestOperator": Entry(unnests()),
     "WindowOperator": Entry(time_windows()),
     "RowsWindowOperator": Entry(row_windows(streams)),
     "OrderedRowsWindowOperator": Entry(row_windows(given_streams)),
@@ -391,16 +466,24 @@ CASES: dict[str, Entry] = {
     "IStreamOperator": Entry(unary(nodes.IStream)),
     "ComingsOperator": Entry(telling(), build=istream),
     "DStreamOperator": Entry(unary(nodes.DStream)),
+    "ChangelogOperator": Entry(changelogs()),
     "RStreamOperator": Entry(slidings(9, 5).flatmap(rstreams)),
     "UnionOperator": Entry(unions()),
     "JoinOperator": Entry(joins()),
+    "OuterJoinOperator": Entry(outer_joins()),
     "SequenceOperator": Entry(sequences()),
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "SessionAggregateOperator": Entry(session_aggregates()),
     "MergingSessionsOperator": Entry(loose_sessions(), Terms(disordered=True)),
+    "EarlySessionsOperator": Entry(loose_sessions(EarlySessions), Terms(disordered=True)),
+    "EarlyWindowsOperator": Entry(early_windows(), Terms(disordered=True)),
     "LagOperator": Entry(lags(streams)),
     "OrderedLagOperator": Entry(lags(given_streams)),
+    "DistinctOnOperator": Entry(distincts_on(streams)),
+    "OrderedDistinctOnOperator": Entry(distincts_on(given_streams)),
+    "OverRowsOperator": Entry(overs(RowsFrame)),
+    "OverRangeOperator": Entry(overs(RangeFrame)),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),
     "MergeOperator": Entry(merges(), Terms(disordered=True)),
     "ExpandOperator": Entry(expansions(), Terms(disordered=True)),

@@ -14,9 +14,11 @@ from headrace.flow.batch import Batch
 from headrace.operators.aggregate import AggregateOperator
 from headrace.operators.contract import Operator, Waiting
 from headrace.operators.distinct import DistinctOperator
+from headrace.operators.distinct_on import DistinctOnOperator
 from headrace.operators.except_ import ExceptOperator
 from headrace.operators.join import JoinOperator
 from headrace.operators.lag import LagOperator
+from headrace.operators.over import OverRangeOperator, OverRowsOperator
 from headrace.operators.rows_window import OrderedRowsWindowOperator, RowsWindowOperator
 from headrace.operators.session_aggregate import SessionAggregateOperator
 from headrace.operators.sliding_aggregate import SlidingAggregateOperator
@@ -26,7 +28,9 @@ from headrace.operators.union import UnionOperator
 from headrace.operators.window import WindowOperator
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Plan, Source, Window
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.over import Over, RangeFrame, RowsFrame
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN, ascending, descending
 from headrace.plan.nodes.user_aggregates import user_call
@@ -61,6 +65,10 @@ PLANS: dict[str, tuple[Build, Plan]] = {
     "sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("k",), CALLS, 100)),
     "lasting sessions": (SessionAggregateOperator, SessionAggregate(SOURCE, ("s",), CALLS, 10**6)),
     "lag": (LagOperator, Lag(SOURCE, ("s",), (LagCall("before", "k", 2),))),
+    "distinct on": (DistinctOnOperator, DistinctOn(SOURCE, ("k",), 100)),
+    "over rows": (OverRowsOperator, Over(SOURCE, ("s",), RowsFrame(9), CALLS)),
+    "over a range": (OverRangeOperator, Over(SOURCE, ("k",), RangeFrame(99), CALLS)),
+    "over a range of a few": (OverRangeOperator, Over(SOURCE, ("s",), RangeFrame(99), CALLS)),
     "rows": (RowsWindowOperator, Window(SOURCE, Rows(10))),
     "kept rows": (AggregateOperator, nodes.Aggregate(LEFT, ("s",), MEDIANS)),
     "kept states": (AggregateOperator, nodes.Aggregate(LEFT, ("s",), MIXES)),

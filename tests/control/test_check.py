@@ -28,7 +28,7 @@ from tests.control.pipelines import TEXT, written
 SELECT = "SELECT auction FROM bids"
 BAD: dict[str, tuple[Command, str, str]] = {
     "name in use": (AddQuery("hot", SELECT, "x.jsonl"), "HR-L007", "already a query 'hot'"),
-    "no name": (AddQuery("9x", SELECT, "x.jsonl"), "HR-F004", "pattern"),
+    "no name": (AddQuery("9x", SELECT, "x.jsonl"), "HR-F004", "not a valid name"),
     "bad text": (AddQuery("x", "SELECT auctoin FROM bids", "x.jsonl"), "HR-Q011", "'auctoin' does not exist"),
     "unknown stream": (AddQuery("x", "SELECT a FROM bid", "x.jsonl"), "HR-Q010", "bid"),
     "own stream": (

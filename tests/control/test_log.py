@@ -19,6 +19,7 @@ from headrace.control import (
     Heartbeat,
     Log,
     Punctuate,
+    Reload,
     RemoveQuery,
     Resize,
     SetBounds,
@@ -34,6 +35,7 @@ from tests.simulation.disk import Fault, SimulatedCrash, SimulatedDisk
 EXAMPLES: list[Command] = [
     AddQuery("hot", "SELECT a FROM s", {"path": "hot.jsonl", "existing": "append"}, late="late.jsonl"),
     RemoveQuery("hot"),
+    Reload("items", "2024-05-01T00:00:00Z", "0123-45"),
     Resize("hot", "2 h", of="bids", since="2024-05-01T00:00:00Z"),
     SetBudget("64 MB", "spill"),
     SetBudget(None),

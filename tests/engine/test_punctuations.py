@@ -23,11 +23,13 @@ from headrace.plan.nodes.core import (
     Plan,
     Project,
     Select,
+    SlidingAggregate,
     Source,
     Union,
     Window,
 )
-from headrace.plan.nodes.windows import Range, Unbounded
+from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.windows import Range, Sliding, Unbounded
 from headrace.state.promises import to_bytes, to_plain
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
@@ -41,6 +43,8 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 A, B = Source("a", SCHEMA), Source("b", SCHEMA)
 OTHER = Project(B, (("k2", col("k")), ("v2", col("v"))))
 CALLS = (AggregateCall("n", "count"), AggregateCall("m", "max", "v"))
+TOP = (AggregateCall("most", "max", "n"),)
+WINDOWS = ((4, 2), (5, 2), (3, 3), (2, 3))
 JOIN = Join(Window(A, Unbounded()), Window(OTHER, Unbounded()), ("k",), ("k2",))
 GROUPS = Aggregate(Window(Union((A, B)), Unbounded()), ("k",), CALLS)
 PLANS: list[Plan] = [
@@ -48,6 +52,16 @@ PLANS: list[Plan] = [
     IStream(GROUPS),
     IStream(Aggregate(Window(Select(A, col("v") > 2), Range(5)), ("k",), CALLS)),
     IStream(Join(Window(A, Range(4)), Window(OTHER, Range(6)), ("k",), ("k2",))),
+    *(IStream(SlidingAggregate(A, ("k",), CALLS, Sliding(*window))) for window in WINDOWS),
+    IStream(SessionAggregate(Union((A, B)), ("k",), CALLS, 3)),
+    IStream(SessionAggregate(A, ("k", "v"), CALLS[:1], 2, None, ("k",))),
+    # what is above a window gets the punctuation after the last answer
+    IStream(
+        Aggregate(
+            Window(IStream(SlidingAggregate(A, ("k",), CALLS, Sliding(4, 2))), Unbounded()), ("k",), TOP
+        )
+    ),
+    IStream(Aggregate(Window(IStream(SessionAggregate(A, ("k",), CALLS, 3)), Unbounded()), ("k",), TOP)),
 ]
 
 
@@ -246,6 +260,54 @@ def test_a_punctuation_waits_for_the_rows_that_it_speaks_of_and_no_longer(restor
     assert passed_by(engine) == [10, 11, eight]
     engine.streams.end("a")
     assert passed_by(engine) == [12, 13, 15, seven]
+
+
+LAST_ANSWERS: dict[str, tuple[Plan, int]] = {
+    "sliding": (SlidingAggregate(A, ("k",), CALLS, Sliding(4, 2)), 13),
+    "uneven": (SlidingAggregate(A, ("k",), CALLS, Sliding(5, 2)), 14),
+    "tumbling": (SlidingAggregate(A, ("k",), CALLS, Sliding(4, 4)), 11),
+    "sessions": (SessionAggregate(A, ("k",), CALLS, 3), 13),
+}
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("name", LAST_ANSWERS)
+def test_a_window_passes_a_punctuation_on_with_the_last_answer_of_its_group(
+    name: str, restored: bool
+) -> None:
+    """Operators above free the group then; before, an answer of it could still come."""
+    below, last = LAST_ANSWERS[name]
+    plan = IStream(below)
+    engine, seven, nine = engine_of(plan), closing(Constant(7)), closing(Constant(9))
+    engine.push("a", rows((7, 1)), [10])
+    engine.advance(9)
+    for punctuation in (seven, nine):
+        engine.streams.punctuate("a", punctuation)
+    seen: dict[int, list[int | Punctuation]] = {}
+    for now in range(10, 20):
+        if restored:
+            snapshot, engine = engine.snapshot(), engine_of(plan)
+            engine.restore(snapshot)
+        engine.advance(now)
+        seen[now] = passed_by(engine)
+    assert [now for now, items in seen.items() if nine in items] == [10]
+    assert [now for now, items in seen.items() if seven in items] == [last]
+
+
+@pytest.mark.parametrize(
+    "plan", [SlidingAggregate(A, ("k",), CALLS, Sliding(4, 2)), SessionAggregate(A, ("k",), CALLS, 3)]
+)
+def test_groups_that_are_closed_are_freed_with_their_last_answer(plan: Plan) -> None:
+    engine = engine_of(IStream(plan))
+    keys = range(500)
+    engine.push("a", rows(*[(k, 1) for k in keys]), [1] * len(keys))
+    engine.advance(1)
+    operator = next(n for n in engine.graph.nodes if n.plan == plan).operator
+    for key in keys:
+        engine.streams.punctuate("a", closing(Constant(key)))
+    engine.advance(20)
+    assert sum(map(len, engine.drain())) >= len(keys)
+    assert len(operator._groups) == 0
 
 
 @pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES)

@@ -171,6 +171,24 @@ FIXTURES = {
     ],
     "timestamp_millis": [((1230219000123,), dt.datetime(2008, 12, 25, 15, 30, 0, 123000, tzinfo=UTC))],
     "timestamp_seconds": [((1230219000,), dt.datetime(2008, 12, 25, 15, 30, tzinfo=UTC))],
+    "element_at": [(([7, 8, 9], 1), 7), (([7, 8, 9], -1), 9), (([7], 2), None), (([7], 0), None)],
+    "array": [((1, 2), [1, 2]), ((1, None), [1, None]), (("a", "b"), ["a", "b"])],
+    "size": [(([1, None],), 2)],
+    "array_contains": [(([1, 2], 2), True), (([1, 2], 3), False), (([1, None], 3), None)],
+    "array_position": [(([312, 773, 708], 773), 2), (([1], 2), 0)],
+    "array_min": [(([3, 1, None],), 1), ((["b", "a"],), "a"), (([NAN, 1.0],), 1.0)],
+    "array_max": [(([3, 1, None],), 3), ((["b", "a"],), "b"), (([NAN, 1.0],), NAN)],
+    "array_join": [((["a", "b"], " "), "a b"), ((["a", None], ","), "a"), ((["a", None], ",", "-"), "a,-")],
+    "get_json_object": [
+        (('{"a":"b"}', "$.a"), "b"),
+        (('{"a": {"b": [1, {"c": 2.50}]}}', "$.a.b[1].c"), "2.50"),
+        (('{"a": {"b": [1, {"c": true}]}}', "$.a.b"), '[1,{"c":true}]'),
+        (('[{"a b": 1}]', "$[0]['a b']"), "1"),
+        (("{", "$.a"), None),
+        (('{"a": null}', "$.a"), None),
+        (('{"a": NaN}', "$.a"), None),
+    ],
+    "to_json": [(([1, None],), "[1,null]"), (({"a": 1, "b": None, "c": "é"},), '{"a":1,"c":"é"}')],
     "date_format": [
         ((STAMP, "yyyy-MM-dd HH:mm:ss"), "2009-07-30 04:17:52"),
         ((dt.date(2016, 4, 8), "yyyy"), "2016"),
@@ -180,6 +198,7 @@ FIXTURES = {
 CASES = [(name, args, expected) for name, cases in FIXTURES.items() for args, expected in cases]
 CONSTANT = {"round": (1,)}
 """Which arguments of a function must be literals."""
+MAPS = ("map", "map_keys", "map_values", "map_contains_key")
 
 
 def column(value):
@@ -203,7 +222,7 @@ def test_function(name, args, expected, literal_tail):
 
 def test_every_function_has_a_fixture():
     names = {rule.name for rule in FUNCTIONS.values()}
-    assert names == set(FIXTURES)
+    assert names == set(FIXTURES) | {*MAPS, "named_struct", "from_json"}, "those are in test_nested.py"
 
 
 SCHEMA = pa.schema({"price": pa.int64(), "name": pa.string()})

@@ -332,12 +332,12 @@ def test_the_answer_over_tables_is_that_of_the_oracle(
 def test_with_bounds_the_rows_that_are_not_late_give_the_answer(
     text: str, s: list[dict[str, Any]], r: list[dict[str, Any]], disorder: int, block: int
 ) -> None:
-    """A row is late if it is `disorder` or more behind the newest row before it; the rest is the input."""
+    """A row is late if it is more than `disorder` behind the newest row before it; the rest is the input."""
     bounds = {"s": {"disorder": disorder}}
     with tuning.using(batch_rows=block):
         found = headrace.sql(text, s=table(s), r=table(r), time="t", bounds=bounds)
     newest = [max((row["t"] for row in s[:i]), default=-1_000) for i in range(len(s))]
-    is_late = [row["t"] <= most - disorder for row, most in zip(s, newest, strict=True)]
+    is_late = [row["t"] < most - disorder for row, most in zip(s, newest, strict=True)]
     kept = [row for row, late in zip(s, is_late, strict=True) if not late]
     assert found.late.num_rows == sum(is_late)
     assert_same_stream(events(found), expected(text, {"s": kept, "r": r}))

@@ -1,41 +1,45 @@
-"""A broker for each test; no jars of Kafka, no Java or no client: skipped, with the reason."""
+"""A broker for each test, or one for many. Without the jars, or Java, tests are skipped with the reason."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from examples.kafka.broker import Broker, CannotStart, jars
+from tests.kafka.secure import listener
+
 if TYPE_CHECKING:
-    from tests.kafka.broker import Broker
     from tests.kafka.supervised import Job
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 
-
-@pytest.fixture(scope="session")
-def jars() -> Path:
-    found = subprocess.run([ROOT / "scripts" / "ensure-kafka"], capture_output=True, text=True, check=False)
-    if found.returncode:
-        pytest.skip(found.stderr)
-    return Path(found.stdout.strip())
+def begun(folder: Path, secure: str = "") -> Broker:
+    """A broker that runs, or a skipped test."""
+    try:
+        made = Broker(jars(), folder, secure=secure)
+        made.begin()
+    except CannotStart as error:
+        pytest.skip(str(error))
+    return made
 
 
 @pytest.fixture
-def broker(jars: Path, tmp_path: Path) -> Iterator[Broker]:
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("a Kafka broker needs Java, and none was found")
-    from tests.kafka.broker import Broker
+def broker(tmp_path: Path) -> Iterator[Broker]:
     from tests.kafka.rows import make_topics
 
-    made = Broker(jars, tmp_path / "broker")
-    made.start()
+    made = begun(tmp_path / "broker")
     make_topics(made.address)
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for many small tests, each with topics of its own; it also listens with TLS and SASL."""
+    folder = tmp_path_factory.mktemp("kafka")
+    made = begun(folder / "broker", listener(folder))
     yield made
     made.kill()
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.kafka.broker import Broker
+from examples.kafka.broker import Broker
 from tests.kafka.rows import Counts, Row, counted
 
 ROOT = Path(__file__).resolve().parent.parent.parent

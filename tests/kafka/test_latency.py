@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
-from tests.kafka.broker import Broker
+from examples.kafka.broker import Broker
 from tests.kafka.rows import TOPICS, Feed, Row, counted, feeding, read_back
 from tests.kafka.supervised import Job, check
 

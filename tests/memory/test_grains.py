@@ -17,7 +17,7 @@ from headrace.memory.flows import kinds_of
 from headrace.spill.store import MemorySpillStore
 from tests.engine.driving import assert_exact
 from tests.laws import effort
-from tests.memory.test_manager import MAX, STEP, A, burst, demand, feed, started
+from tests.memory.test_manager import MAX, STEP, A, burst, demand, started
 
 COUNT = "SELECT k, count(*) [GRANULARITY COARSEST 2000, FINEST 10] AS n FROM a [RANGE 20000] GROUP BY k"
 BOTH = """SELECT k, count(*) [GRANULARITY COARSEST 2000, FINEST 10] AS n
@@ -177,23 +177,6 @@ def test_a_burst_fits_into_the_budget_by_a_coarser_granularity(text: str) -> Non
     assert all(each > 50 for each in grains[2 * per_window + 5 : 3 * per_window])
     assert all(each == 10 for each in grains[4 * per_window :]), "back within one window"
     assert all(len(s.history) < 30 for s in engine.quality.settings()), "nothing flaps"
-
-
-def test_rows_that_come_again_after_a_restore_meet_the_same_granularities() -> None:
-    """As on Spark: a step may be made again, by an engine that goes on from the snapshot before it."""
-    engine, chain = started(BOTH, 400_000, measure_at_snapshots=True), list[Snapshot]()
-    for begin in range(0, 2 * MAX, 2 * STEP):
-        rows = 800 if begin >= MAX else 100
-        answers = feed(engine, begin, rows, np.random.default_rng(begin))
-        if chain and begin // STEP % 16 == 0:
-            twin = started(BOTH, 400_000, measure_at_snapshots=True)
-            twin.restore([Snapshot.decode(each.encode()) for each in chain])
-            again = feed(twin, begin, rows, np.random.default_rng(begin))
-            assert twin.quality.settings() == engine.quality.settings()
-            assert [b.data for b in again] == [b.data for b in answers]
-            engine = twin if begin % 16 else engine
-        chain.append(engine.snapshot(engine.version if chain else None))
-    assert any("granularity" in s.what and len(s.history) > 1 for s in engine.quality.settings())
 
 
 # ------------------------------------------------------------------------------------------------------ state

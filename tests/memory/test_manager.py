@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.engine import Engine, Snapshot
+from headrace.engine import Engine
 from headrace.errors import BudgetError, SpillError
 from headrace.flow.batch import Batch
 from headrace.memory.budget import budget_bytes, machine_bytes
@@ -236,24 +236,6 @@ def test_any_load_whose_minimum_fits_stays_within_the_budget(
 
 
 # --------------------------------------------------------------------------------------------- the same again
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_rows_that_come_again_after_a_restore_meet_the_same_choices(name: str) -> None:
-    """As on Spark: a step may be made again, by an engine that goes on from the snapshot before it."""
-    engine, chain = started(BOUNDED[name], 500_000, measure_at_snapshots=True), list[Snapshot]()
-    for begin in range(0, 2 * MAX, STEP):
-        rows, seed = 400 if begin >= MAX else 50, begin
-        answers = feed(engine, begin, rows, np.random.default_rng(seed))
-        if chain and begin // STEP % 4 == 0:
-            twin = started(BOUNDED[name], 500_000, measure_at_snapshots=True)
-            twin.restore([Snapshot.decode(each.encode()) for each in chain])
-            again = feed(twin, begin, rows, np.random.default_rng(seed))
-            assert twin.quality.settings() == engine.quality.settings()
-            assert [b.data for b in again] == [b.data for b in answers]
-            engine = twin if begin % 8 else engine
-        chain.append(engine.snapshot(engine.version if chain else None))
-    assert any(len(s.history) > 1 for s in engine.quality.settings()), "something was decided"
 
 
 def test_a_snapshot_with_a_budget_serves_an_engine_without_and_the_other_way_round() -> None:

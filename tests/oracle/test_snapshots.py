@@ -18,12 +18,14 @@ from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing import oracle
-from headrace.testing.compare import Bag, Event, Row, order_key, row_order
+from headrace.testing.compare import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.testing.folds import fold, fold_user
 from tests.strategies import plans, schemas
 
@@ -58,21 +60,66 @@ def _(plan: nodes.Project, data: oracle.Sources, now: int) -> Bag:
 
 
 @node_content.register
+def _(plan: Unnest, data: oracle.Sources, now: int) -> Bag:
+    below, nothing = plan.input.schema, (None,) * len(plan.names)
+
+    def parts(element: object) -> Row:
+        if not plan.takes_apart:
+            return (element,)
+        return (
+            nothing if element is None else tuple(element.values() if isinstance(element, dict) else element)
+        )
+
+    def expanded(row: Row) -> list[Row]:
+        elements = evaluate(plan.operand, dict(zip(below.names, row, strict=True)), below)
+        made = [(parts(element), number) for number, element in enumerate(elements or (), 1)]
+        if plan.outer and not made:
+            made = [(nothing, None)]
+        return [canonical_row((*row, *part, *([] if plan.ordinal is None else [n]))) for part, n in made]
+
+    return Counter(new for row in content(plan.input, data, now).elements() for new in expanded(row))
+
+
+@node_content.register
 def _(plan: nodes.Union, data: oracle.Sources, now: int) -> Bag:
     return sum((content(branch, data, now) for branch in plan.branches), start=Counter())
 
 
-@node_content.register
-def _(plan: nodes.Join, data: oracle.Sources, now: int) -> Bag:
-    left, right, names = content(plan.left, data, now), content(plan.right, data, now), plan.schema.names
+def pairs_of(plan: nodes.Pairing, left: Bag, right: Bag) -> Bag:
+    """The pairs of rows that meet the condition of a join."""
+    names = plan.pair_schema.names
     pairs = {one + other: left[one] * right[other] for one in left for other in right}
 
     def joins(row: Row) -> bool:
         named = dict(zip(names, row, strict=True))
         equal = all((safe or named[a] is not None) and named[a] == named[b] for a, b, safe in plan.equalities)
-        return equal and (plan.residual is None or evaluate(plan.residual, named, plan.schema) is True)
+        return equal and (plan.residual is None or evaluate(plan.residual, named, plan.pair_schema) is True)
 
     return Counter({row: count for row, count in pairs.items() if joins(row)})
+
+
+@node_content.register
+def _(plan: nodes.Join, data: oracle.Sources, now: int) -> Bag:
+    return pairs_of(plan, content(plan.left, data, now), content(plan.right, data, now))
+
+
+@node_content.register
+def _(plan: OuterJoin, data: oracle.Sources, now: int) -> Bag:
+    left, right, width = content(plan.left, data, now), content(plan.right, data, now), len(plan.left.schema)
+    pairs = pairs_of(plan, left, right)
+    met_left, met_right = {row[:width] for row in pairs}, {row[width:] for row in pairs}
+    alone = Counter({row: count for row, count in left.items() if row not in met_left})
+    alone_right = Counter({row: count for row, count in right.items() if row not in met_right})
+    left_nulls, right_nulls = ((None,) * len(each.schema) for each in plan.inputs)
+    padded = Counter({row + right_nulls: count for row, count in alone.items()})
+    return {
+        JoinKind.LEFT: pairs + padded,
+        JoinKind.FULL: pairs
+        + padded
+        + Counter({left_nulls + row: count for row, count in alone_right.items()}),
+        JoinKind.SEMI: left - alone,
+        JoinKind.ANTI: alone,
+    }[plan.kind]
 
 
 @node_content.register
@@ -183,6 +230,16 @@ def _(spec: windows.Rows, names: list[str], events: list[Event], now: int) -> li
     return [row for rows in partitions.values() for row in rows[-spec.count :]]
 
 
+@held.register
+def _(spec: windows.SlidingRows, names: list[str], events: list[Event], now: int) -> list[Row]:
+    partitions: dict[Row, list[Row]] = {}
+    for time, row in events:
+        if time <= now:
+            partitions.setdefault(tuple(row[names.index(key)] for key in spec.keys), []).append(row)
+    whole = [rows[: len(rows) // spec.slide * spec.slide] for rows in partitions.values()]
+    return [row for rows in whole for row in rows[-spec.count :]]
+
+
 def happened(plan: Plan, data: oracle.Sources) -> list[Event]:
     """The rows of a stream plan in the order in which they are taken."""
     events = oracle.stream(plan, data)
@@ -236,6 +293,12 @@ def test_a_relation_is_at_each_instant_what_algebra_gives_there(draw: st.DataObj
 
 
 def test_every_node_of_a_plan_has_a_meaning() -> None:
-    abstract = {nodes.Plan, nodes.Unary, nodes.ToStream, nodes.Inlet}  # an inlet means what runs elsewhere
+    abstract = {
+        nodes.Plan,
+        nodes.Unary,
+        nodes.Pairing,
+        nodes.ToStream,
+        nodes.Inlet,
+    }  # an inlet means what runs elsewhere
     declared = {each for each in vars(nodes).values() if isinstance(each, type) and issubclass(each, Plan)}
     assert declared - abstract <= set(oracle.MEANINGS)

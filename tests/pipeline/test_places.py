@@ -97,7 +97,7 @@ def test_an_output_that_is_an_input_is_refused_with_its_line(
     for written in (table, table.replace(sink, str(root / sink))):
         with pytest.raises(HeadraceError, match="HR-F023") as error:
             parse(text(root, source, written, runtime=runtime), root=root)
-        assert "line 19: queries.0.sink" in error.value.place
+        assert "line 19: queries.q.sink" in error.value.place
 
 
 @pytest.mark.parametrize("key", ["late", "rejected"])
@@ -105,7 +105,7 @@ def test_late_and_rejected_rows_do_not_overwrite_an_input_either(tmp_path: Path,
     root = laid_out(tmp_path)
     with pytest.raises(HeadraceError, match="HR-F023") as error:
         parse(text(root, "top.jsonl", "new.jsonl", outputs=f'{key} = "./top.jsonl"'), root=root)
-    assert f"queries.0.{key}" in error.value.place
+    assert f"queries.q.{key}" in error.value.place
 
 
 def test_the_pipeline_file_and_the_text_of_a_query_are_inputs_too(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN, ascending
 from headrace.plan.nodes.trees import walk as nodes_of
@@ -53,6 +54,12 @@ def kept(plan: Plan, *names: str) -> Plan:
 
 def window(plan: Plan = S, spec: object = HOUR) -> Window:
     return Window(plan, spec)  # type: ignore[arg-type]
+
+
+def outer(
+    kind: JoinKind, left: Plan | None = None, right: Plan | None = None, residual: Expression | None = None
+) -> OuterJoin:
+    return OuterJoin(left or window(), right or window(R), ("k",), ("j",), residual, kind=kind)
 
 
 ON = Join(window(), window(R), ("k",), ("j",))
@@ -132,6 +139,32 @@ FIXTURES: list[tuple[str, Plan, Plan]] = [
         "conditions below join",
         Join(window(), window(R), ("k",), ("j",), (V < W) & (W > 2.0)),
         Join(window(), Select(window(R), W > 2.0), ("k",), ("j",), V < W),
+    ),
+    *(
+        (
+            "selection below outer join",
+            Select(outer(kind), (K > 1) & (V > 1.0)),
+            outer(kind, Select(window(), (K > 1) & (V > 1.0))),
+        )
+        for kind in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+    ),
+    (
+        "selection below outer join",
+        Select(outer(JoinKind.LEFT), (V > 1.0) & (W > 2.0)),
+        Select(outer(JoinKind.LEFT, Select(window(), V > 1.0)), W > 2.0),
+    ),
+    *(
+        (
+            "conditions below outer join",
+            outer(kind, residual=(V < W) & (W > 2.0)),
+            outer(kind, right=Select(window(R), W > 2.0), residual=V < W),
+        )
+        for kind in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+    ),
+    (
+        "conditions below outer join",
+        outer(JoinKind.SEMI, residual=V > 1.0),
+        outer(JoinKind.SEMI, Select(window(), V > 1.0)),
     ),
     ("remove projection", kept(S, "k", "v", "t"), S),
     (
@@ -228,6 +261,10 @@ UNTOUCHED: dict[str, Plan] = {
     "what would be computed twice": Project(
         Project(S, columns(x=K * 2)), columns(y=col("x") + 1, z=col("x") - 1)
     ),
+    "a condition on a side that may be null": Select(outer(JoinKind.LEFT), W > 1.0),
+    "a condition above a full join": Select(outer(JoinKind.FULL), V > 1.0),
+    "a condition of ON on rows that are kept": outer(JoinKind.LEFT, residual=V > 1.0),
+    "a condition of a full join": outer(JoinKind.FULL, residual=W > 1.0),
     "joins in a good order": Join(Join(C, B, ("c",), ("b",)), A, ("b",), ("a",)),
     "a bushy tree that keys connect": Join(
         A, Project(Join(B, C, ("b",), ("c",)), columns("b", "c")), ("a",), ("b",)

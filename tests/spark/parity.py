@@ -191,7 +191,7 @@ DISPLACED = SkewMatrix.of(
     },
 )
 DISPLACED_OPTIONS = {
-    "bounds": {"s": {"slack": "2 rows", "disorder": 9, "transit": 2}, "u": {"disorder": 5, "transit": 1}},
+    "bounds": {"s": {"slack": "2 rows", "disorder": 8, "transit": 2}, "u": {"disorder": 4, "transit": 1}},
     "skew": {
         "bounds": [
             {"of": "s", "on": "u", "pairs": [[3, 8], ["2 rows", 5]]},
@@ -211,6 +211,8 @@ LEARNED_OPTIONS = {
     "guard": 500,
 }
 
+NEWEST = "CREATE TABLE newest PRIMARY KEY (k) FROM s DELETE WHEN v < 3;"
+
 CASES = {
     # Operators.
     "select": Case("SELECT k, v * 2 AS twice, upper(c) AS c FROM s WHERE v > 3 OR k IS NULL"),
@@ -222,15 +224,60 @@ CASES = {
     "slide without a key": Case("SELECT count(*) AS n, avg(v) AS a FROM s [RANGE 10 SLIDE 5]", hosts=(1,)),
     "rows": Case("SELECT sum(v) AS x FROM s [ROWS 5]", hosts=(1,)),
     "rows of each": Case("SELECT k, min(v) AS x FROM s [PARTITION BY k ROWS 3] GROUP BY k"),
+    "rows that slide": Case(
+        "SELECT k, sum(v) AS x FROM s [PARTITION BY k ROWS 3 SLIDE 2] GROUP BY k", restart=True
+    ),
     "now": Case("RSTREAM(SELECT k, count(*) AS n FROM s [NOW] GROUP BY k)"),
     "unbounded": Case("SELECT k, max(v) AS m, count(DISTINCT c) AS cs FROM s [UNBOUNDED] GROUP BY k"),
     "join": Case(JOINED, restart=True),
+    "unnest": Case(
+        "SELECT k, part, count(*) AS n FROM s [RANGE 10 SLIDE 5], UNNEST(array(c, upper(c))) AS u(part) "
+        "GROUP BY k, part",
+        restart=True,
+    ),
+    "nested": Case(
+        "SELECT k, struct(v, c AS name) AS whole, map('v', v)['v'] AS v, "
+        "from_json(concat('{\"a\": [', CAST(v AS STRING), ']}'), 'a ARRAY<INT>').a[0] AS a FROM s"
+    ),
+    "left join": Case(
+        "SELECT x.k, x.v, y.w FROM s [RANGE 6] AS x LEFT JOIN u [RANGE 9] AS y ON x.k = y.k AND x.v > y.w",
+        restart=True,
+    ),
+    "full join": Case(
+        "SELECT x.k, y.k AS j, x.v, y.w FROM s [RANGE 6] AS x FULL JOIN u [RANGE 9] AS y ON x.k = y.k",
+        hosts=(2, 1),
+    ),
+    "exists": Case(
+        "SELECT k, v FROM s [RANGE 6] AS x WHERE EXISTS (SELECT 1 FROM u [RANGE 3] AS y WHERE y.k = x.k)"
+    ),
+    "not in": Case(
+        "SELECT k, v FROM s [NOW] WHERE k IS NOT NULL "
+        "AND k NOT IN (SELECT k FROM u [RANGE 9] WHERE k IS NOT NULL)",
+        restart=True,
+    ),
+    "left join within an interval": Case(
+        "SELECT s.k, s.v, u.w FROM s LEFT JOIN u ON s.k = u.k AND u.t BETWEEN s.t - 2 AND s.t + 4"
+    ),
+    "left join with a table": Case("SELECT s.k, n.name, s.v FROM s [NOW] LEFT JOIN names AS n ON n.k = s.k"),
     "join on nulls too": Case(JOINED.replace("x.k = y.k", "x.k <=> y.k"), restart=True),
     "spread and text": Case(
         "SELECT k, variance(w) AS x, min(c) AS lo, last(c) AS hi FROM u [RANGE 9] GROUP BY k", restart=True
     ),
     "join with a rest": Case(f"{JOINED} AND x.v > y.w", most=1, hosts=(1,)),
     "table": Case("SELECT s.k, n.name, s.v FROM s [NOW] JOIN names AS n ON n.k = s.k", restart=True),
+    "table of changes": Case(
+        f"{NEWEST} SELECT n.k, n.v, y.w FROM newest AS n JOIN u [RANGE 9] AS y ON n.k = y.k", restart=True
+    ),
+    "join as of": Case(
+        f"{NEWEST} SELECT u.k, u.w, n.v FROM u LEFT JOIN newest FOR SYSTEM_TIME AS OF u.t AS n ON u.k = n.k",
+        restart=True,
+    ),
+    "changelog": Case(
+        f"{NEWEST} CHANGELOG(SELECT c, count(*) AS n, sum(v) AS x FROM newest GROUP BY c) PRIMARY KEY (c)",
+        hosts=(2, 2),
+        restart=True,
+    ),
+    "changelog of rows": Case("CHANGELOG(SELECT k, v FROM s [RANGE 7])"),
     "distinct": Case("SELECT DISTINCT k, c FROM s [RANGE 5]"),
     "except": Case("SELECT k FROM s [RANGE 10] EXCEPT SELECT k FROM u [RANGE 10]"),
     "dstream": Case("DSTREAM(SELECT k, v FROM s [RANGE 7])"),
@@ -244,6 +291,17 @@ CASES = {
         "SELECT k, count(*) AS n, window_start, window_end FROM s [SESSION 4] GROUP BY k", restart=True
     ),
     "lag": Case("SELECT k, v, LAG(v, 1, -1) OVER (PARTITION BY k) AS before FROM s"),
+    "over rows": Case(
+        "SELECT k, v, sum(v) OVER w AS x, max(c) OVER w AS m, row_number() OVER (PARTITION BY k) AS n "
+        "FROM s WINDOW w AS (PARTITION BY k ORDER BY t ROWS 2 PRECEDING)",
+        restart=True,
+    ),
+    "over a range": Case(
+        "SELECT k, v, avg(v) OVER (PARTITION BY k ORDER BY t RANGE 6 PRECEDING) AS a, "
+        "rank() OVER (PARTITION BY k ORDER BY t) AS r FROM s",
+        restart=True,
+    ),
+    "distinct on": Case("SELECT DISTINCT ON (k) WITHIN 7 TICKS k, v, c FROM s", restart=True),
     "sequence": Case(
         "SELECT x.k, x.v, y.w FROM SEQ(s AS x, u AS y) CHRONICLE PARTITION BY k WITHIN 15", restart=True
     ),

@@ -9,6 +9,7 @@ which clock, is `tests.spark.schedule`.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from headrace.engine.inputs import Inputs
 from headrace.flow.batch import concat
 from headrace.plan.nodes.core import Plan, Source
 from headrace.plan.nodes.trees import sources_of
+from headrace.runtimes.spark.driver.budget import JobBudget
 from headrace.runtimes.spark.driver.reading import LIMITED, WITHHELD
 from headrace.runtimes.spark.driver.topology import (
     Level,
@@ -41,7 +43,7 @@ from headrace.runtimes.spark.driver.topology import (
     targets,
 )
 from headrace.runtimes.spark.driver.unpack import in_order
-from headrace.runtimes.spark.worker import engine_cache
+from headrace.runtimes.spark.worker import budgeting, engine_cache
 from headrace.runtimes.spark.worker.answers import (
     KIND,
     LATE,
@@ -53,8 +55,9 @@ from headrace.runtimes.spark.worker.answers import (
     is_flat,
     named,
 )
+from headrace.runtimes.spark.worker.budgeting import Choice
 from headrace.runtimes.spark.worker.host import Host
-from headrace.runtimes.spark.worker.packing import from_ipc, to_ipc
+from headrace.runtimes.spark.worker.packing import CHOICES, COMMANDS, from_ipc, to_ipc
 from headrace.runtimes.spark.worker.partitioner import (
     NOW,
     REACHED,
@@ -266,6 +269,45 @@ class Outcome:
 Tables = dict[str, pa.Table]
 
 
+@dataclass
+class Manager:
+    """The memory manager of a driver, which may be lost with it, and the reports that it has seen."""
+
+    budget: int
+    rng: random.Random
+    policy: Literal["fail", "spill"] = "fail"
+    job: JobBudget = field(init=False)
+    held: list[int] = field(default_factory=list)
+    histories: list[dict[tuple[int, str], set[Any]]] = field(default_factory=list)
+    """After each micro-batch: by host and window, the histories that its shards report."""
+    choices: dict[int, Choice] = field(default_factory=dict)
+    """By the number of micro-batches before it."""
+    text: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.job = JobBudget(self.budget, self.policy, "")
+
+    def heard(self, batch: int, reports: list[bytes]) -> list[str]:
+        """The choice after a micro-batch, as the text of a file; none if there is nothing to change."""
+        if self.rng.random() < 0.1:
+            self.__post_init__()
+        plain = [json.loads(each) for each in reports]
+        choice = self.job.choose(batch, plain)
+        self.held.append(sum(each["memory"]["held"] for each in plain if "held" in each["memory"]))
+        self.histories.append(reported_histories(plain))
+        self.choices[batch] = choice
+        self.text = [choice.text()] if choice.values else []
+        return self.text
+
+
+def reported_histories(reports: list[Any]) -> dict[tuple[int, str], set[Any]]:
+    found: dict[tuple[int, str], set[Any]] = defaultdict(set)
+    for each in reports:
+        for setting in each["memory"]["settings"].values():
+            found[each["memory"]["host"], str(setting["uses"])].add(tuple(map(tuple, setting["history"])))
+    return found
+
+
 def on_spark(
     plan: Plan,
     inputs: Inputs,
@@ -322,13 +364,17 @@ def run_levels(
     said: list[int | None] | None = None,
     reached: list[dict[str, np.ndarray]] | None = None,
     commands: Mapping[int, list[str]] = MappingProxyType({}),
+    manager: Manager | None = None,
+    first: int = 0,
     **more: Any,
 ) -> Outcome:
     """The micro-batches through these hosts, with everything that may happen to them.
 
-    `commands` are files of the control log, by the number of the micro-batch that reads them.
+    `commands` are files of the control log, by the number of the micro-batch that reads them. `manager` is
+    the memory manager of the driver, which `first` micro-batches have been reported to before.
     """
     outcome = Outcome()
+    chosen: list[str] = [] if manager is None else manager.text
     made = [tuple(replace(host, **more) for host in level) for level in made]
     said = said or clocks(batches)
     for number, (now, arrived) in enumerate(batches, start=1):
@@ -337,13 +383,18 @@ def run_levels(
             cluster.restart()
         cluster.hear_from_stragglers()
         before, last = dict(cluster.states), ends and number == len(batches)
-        batch = Batch(now, arrived, said[number - 1], since, last, commands.get(number - 1, []))
+        batch = Batch(
+            now, arrived, said[number - 1], since, last, commands.get(number - 1, []), chosen, first + number
+        )
         given = batch.run(made, cluster, answer)
         while cluster.happens(cluster.mishaps / 2):
             cluster.go_back_to(before)
             again = batch.run(made, cluster, answer)
             assert again.sorted() == given.sorted(), "a micro-batch that runs again gives what it gave"
             given = again
+        if manager is not None:
+            chosen = manager.heard(first + number, given.reports)
+        outcome.reports = given.reports
         outcome.add(given)
         outcome.by_batch.append(given.answers)
         for query, rows in given.by_query.items():
@@ -361,6 +412,8 @@ class Batch:
     since: Mapping[str, np.ndarray]
     last: bool
     commands: list[str] = field(default_factory=list)
+    chosen: list[str] = field(default_factory=list)
+    number: int = 0
 
     def run(self, made: list[Level], cluster: Cluster, answer: pa.Schema) -> Outcome:
         packages: list[pa.RecordBatch | pd.DataFrame] = []
@@ -372,8 +425,12 @@ class Batch:
             packages += _broadcast(made, self.arrived, name, self.now, cluster.rng)
         ticks = ClockBroadcast(clock_routes(made))(iter([_clock(self.said)]))
         packages += [_clocked(batch, self.now) for batch in ticks]
-        texts = pa.RecordBatch.from_pydict({"value": pa.array(self.commands, pa.string())})
-        packages += [_clocked(b, self.now) for b in CommandBroadcast(end_routes(made))(iter([texts]))]
+        for texts, stream in ((self.commands, COMMANDS), (self.chosen, CHOICES)):
+            read_texts = pa.RecordBatch.from_pydict({"value": pa.array(texts, pa.string())})
+            sent = CommandBroadcast(end_routes(made), stream)(iter([read_texts]))
+            packages += [_clocked(each, self.now) for each in sent]
+        # Tasks of Spark Connect do not know the number.
+        budgeting.batch_number = lambda: self.number if self.now % 2 else None
         if self.last:
             packages += list(EndBroadcast(end_routes(made))(iter([_clock(self.now)])))
         for number, level in enumerate(made):

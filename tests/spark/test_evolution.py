@@ -17,10 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.cli.check import describe
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceError
+from headrace.memory.budget import budget_bytes
 from headrace.pipeline import Pipeline, load
-from headrace.runtimes.spark.driver.job import _adopted, _empty, _outlet, _plans, _together
+from headrace.runtimes.spark.driver.continuing import Start, adopted, empty, outlet_of
+from headrace.runtimes.spark.driver.preview import definition_of, preview
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.topology import Level, World, topology
 from headrace.runtimes.spark.driver.writing import JobQuery
@@ -98,22 +101,18 @@ def start(
     """The hosts of a start as a job makes them, and the record that it writes; or the error."""
     reset = frozenset(change.reset if change else ())
     reload = frozenset(change.reload if change else ())
-    generation = 0 if before is None else before.generation + 1
-    known = (before or Record()).without(reset)
     queries = {}
     for each in pipeline.queries:
         outputs = {RESULT: each.spec.sink, LATE: each.spec.late, REJECTED: each.spec.rejected}
         sinks = {kind: lambda rows, batch: None for kind, spec in outputs.items() if spec is not None}
         queries[each.name] = JobQuery(each.query, sinks)
-    since = {
-        name: known.since.get(name, generation) if name in known.queries else generation for name in queries
-    }
-    together = _together(queries, since, known)
-    plans = _plans({name: each.query for name, each in queries.items()}, since, together)
+    begun = Start.of(queries, before, reset)
+    known, generation, since = begun.before, begun.generation, begun.since
     tables = {name: to_ipc(rows) for name, rows in tables_of(pipeline).items()}
     partitions = known.partitions or shards
     world = World(inputs_of(pipeline), partitions, tables=tables, placed=known.placed)
-    laid = topology(plans, world, _outlet(queries))
+    laid = topology(begun.plans, world, outlet_of(queries))
+    budget = pipeline.spec.memory.budget
     levels = tuple(
         tuple(
             replace(
@@ -122,7 +121,7 @@ def start(
                 since={name: since[name] for name in host.queries},
                 reset=reset.intersection(host.queries),
                 reload=reload.intersection(host.tables),
-                budget=pipeline.spec.memory.budget,
+                budget=None if budget is None else budget_bytes(budget),
                 reoptimize=pipeline.spec.pipeline.reoptimize,
                 ticks_per_second=pipeline.ticks_per_second,
             )
@@ -131,10 +130,9 @@ def start(
         for level in laid.levels
     )
     laid = replace(laid, levels=levels)
-    old = dict(zip((each.shard_keys for each in known.placed), known.snapshots, strict=True))
-    _adopted(laid.hosts, old, reset, known)
-    snapshots = tuple(_empty(host).snapshot().encode() for host in laid.hosts)
-    record = Record(generation, partitions, laid.placed, since, together, snapshots)
+    adopted(laid.hosts, known, reset)
+    snapshots = tuple(empty(host).snapshot().encode() for host in laid.hosts)
+    record = Record(generation, partitions, laid.placed, since, begun.together, snapshots)
     return list(levels), Record.of(record.text(), "record")
 
 
@@ -210,6 +208,52 @@ def test_hosts_that_cannot_go_on_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(HeadraceError) as caught:
         start(pipeline, record, change)
     refused(caught.value, name)
+
+
+def recorded(root: Path) -> None:
+    """The record of the first run, in the checkpoint of the pipeline in a directory."""
+    pipeline = made(root)
+    _, record, _ = first_half()
+    job = root / "state" / "spark" / "job"
+    job.mkdir(parents=True)
+    noted = replace(record, definition=definition_of(pipeline))
+    (job / "_headrace.job.json").write_text(noted.text())
+
+
+@pytest.mark.parametrize("name", [*KEPT, *DIFFERENT])
+def test_a_preview_says_what_a_start_would_do(tmp_path: Path, name: str) -> None:
+    """Without Java."""
+    recorded(tmp_path / "here")
+    change = {**KEPT, **DIFFERENT}[name]
+    pipeline = changed(tmp_path / "here", change)
+    before = tree(tmp_path / "here")
+    found = preview(pipeline, reset=change.reset, reload=change.reload)
+    assert found is not None
+    kinds = {"begun": found.begun, "gone": found.freed, "reset": found.reset}
+    for query in {each.name for each in pipeline.queries} | change.expect.keys():
+        assert query in kinds.get(change.expect.get(query, ""), found.kept), found
+    assert tree(tmp_path / "here") == before
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name != "clock"])
+def test_a_preview_refuses_what_a_start_would_refuse(tmp_path: Path, name: str) -> None:
+    recorded(tmp_path / "here")
+    change = REFUSED[name]
+    pipeline = changed(tmp_path / "here", change)
+    with pytest.raises(HeadraceError) as caught:
+        preview(pipeline, reset=change.reset, reload=change.reload)
+    refused(caught.value, name)
+
+
+def test_check_says_what_the_next_start_on_spark_would_do(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    on_spark = Change(swap('runtime = "embedded"', 'runtime = "spark"'))
+    assert "next start" not in describe(made(tmp_path / "first", on_spark))
+    recorded(here)
+    new = Change(lambda text: without("hot")(on_spark.text(text)) + NEW)
+    assert "the next start keeps best, pairs, named; begins newcomer; frees hot" in describe(
+        changed(here, new)
+    )
 
 
 @pytest.mark.filterwarnings("ignore::headrace.errors.HeadraceWarning")
@@ -402,12 +446,14 @@ def test_a_changed_pipeline_goes_on(first_run: FirstRun, tmp_path: Path, name: s
     change = {**KEPT, **DIFFERENT, **TOGETHER}[name]
     here, before = tmp_path / "here", first_run.before
     first_run.copy(here, change)
+    previewed = preview(load(here / "p.toml"), reset=change.reset, reload=change.reload)
     partitions = first_run.spark.conf.get("spark.sql.shuffle.partitions")
     first_run.spark.conf.set("spark.sql.shuffle.partitions", 5)  # another machine
     try:
-        run(here, first_run.spark, 2, change)
+        said = run(here, first_run.spark, 2, change)
     finally:
         first_run.spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    assert f"this start {previewed}" in said
     found = outputs(here)
     whole = embedded(tmp_path / "whole", PIPELINE, change, 0, 1)
     rest = embedded(tmp_path / "rest", PIPELINE, change, 1)

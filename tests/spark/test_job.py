@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,16 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import tuning
+from headrace.control import (
+    Command,
+    Heartbeat,
+    Log,
+    RemoveQuery,
+    Resize,
+    SetBounds,
+    SetStrategy,
+    Stop,
+)
 from headrace.engine import Engine
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceError, HeadraceWarning, SparkError
@@ -26,10 +36,11 @@ from headrace.flow.batch import concat
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.core import AggregateCall, Plan, RStream, SlidingAggregate, Source
 from headrace.plan.nodes.windows import Sliding
+from headrace.runtimes.spark.driver.job import Job
 from headrace.runtimes.spark.driver.topology import Topology, World, levels, targets, topology
 from headrace.runtimes.spark.worker.answers import RESULT, Outlet
 from headrace.runtimes.spark.worker.packing import to_ipc
-from headrace.time.ets import TimerPromise
+from headrace.time.ets import DisorderPromise, TimerPromise
 from headrace.time.timestamp import MIN_TIME
 from tests.laws import effort
 from tests.spark.simulated import Cluster, MicroBatch, clocks, job_on_spark, run_levels
@@ -297,6 +308,18 @@ def counted_rows() -> Plan:
     return SlidingAggregate(BIDS, ("auction",), calls, Sliding(10, 10), ("w0", "w1"))
 
 
+def test_a_removed_query_keeps_its_sink_for_rows_that_are_on_their_way() -> None:
+    """The command may be written while a micro-batch runs that has rows of the query."""
+    job = Job({}, headrace.spark.SparkOptions(), "checkpoint")
+    job.follow(cast(Any, "the control log of a pipeline"))
+    source = headrace.StreamDef("s", pa.schema([("k", pa.int64())]))
+    job.add("gone", headrace.query("SELECT k FROM s", [source]), sink="gone")
+    job.running = cast(Any, "a Spark query")
+    job.remove("gone")
+    assert not job.queries
+    assert job.with_sinks["gone"].removed
+
+
 # --- on Spark ---------------------------------------------------------------------------------------------
 
 STREAMS_OF_A_FILE = """
@@ -362,9 +385,13 @@ def test_a_file_of_many_queries_gives_the_same_rows_in_the_same_order(
 
 
 def scans(query: Any) -> int:
-    """The number of scans in the plan of the last micro-batch."""
+    """The number of scans in the plan of the last micro-batch, without sources that have nothing new.
+
+    These are empty tables in the plan: the control log, if there are no commands.
+    """
     leaves = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves()
-    return sum("Scan" in leaves.apply(i).nodeName() for i in range(leaves.size()))
+    names = [leaves.apply(i).nodeName() for i in range(leaves.size())]
+    return sum("Scan" in name and name != "LocalTableScan" for name in names)
 
 
 def test_each_source_is_scanned_once(spark: SparkSession, feed: Callable[..., Any], tmp_path: Path) -> None:
@@ -386,7 +413,7 @@ def test_each_source_is_scanned_once(spark: SparkSession, feed: Callable[..., An
             ) AS t GROUP BY n
         """,
     }
-    options = headrace.spark.SparkOptions(bounds={name: {"disorder": 0} for name in frames}, timer=None)
+    options = headrace.spark.SparkOptions(bounds={name: DisorderPromise(0) for name in frames}, timer=None)
     job = headrace.spark.job(frames, options, checkpoint=tmp_path / "checkpoint", name="scans")
     got: dict[str, list[Any]] = {name: [] for name in texts}
     for name, text in texts.items():
@@ -416,7 +443,7 @@ def _asked(text: str, rows: Any) -> headrace.Query:
 def test_a_changed_job_goes_on(spark: SparkSession, feed: Callable[..., Any], tmp_path: Path) -> None:
     """A query stays, one is changed above its state, one goes, one comes, and the partitions are others."""
     source, got = feed("s", "k STRING, v BIGINT, ts BIGINT"), dict[str, list[Row]]()
-    options = headrace.spark.SparkOptions(bounds={"s": {"disorder": 0}}, timer=None)
+    options = headrace.spark.SparkOptions(bounds={"s": DisorderPromise(0)}, timer=None)
 
     def run(texts: dict[str, str], rows: range, **more: Any) -> headrace.spark.Job:
         source.put(*({"k": "ab"[i % 2], "v": i, "ts": i} for i in rows))
@@ -465,7 +492,7 @@ def test_queries_come_and_go_in_a_running_job(
     spark: SparkSession, feed: Callable[..., Any], tmp_path: Path
 ) -> None:
     source, got = feed("s", "k STRING, v BIGINT, ts BIGINT"), dict[str, list[Row]]()
-    options = headrace.spark.SparkOptions(bounds={"s": {"disorder": 0}}, timer=None)
+    options = headrace.spark.SparkOptions(bounds={"s": DisorderPromise(0)}, timer=None)
     read = source.read(spark)
     job = headrace.spark.job({"s": read}, options, checkpoint=tmp_path / "c", name="live")
 
@@ -488,16 +515,58 @@ def test_queries_come_and_go_in_a_running_job(
         job.add("odd", odd, sink=sink("odd"))
     assert first.isActive
     job.add("comes", _asked(COUNTED, read), sink=sink("comes"))
-    assert not first.isActive
+    assert first.isActive  # shards have its rows: a command is enough
     put(range(15, 30))
     job.remove("stays")
     put(range(30, 40))
-    assert job.running is not None
-    job.running.stop()
+    assert first.isActive
     assert Counter(got["stays"]) == Counter({("a", 5): 3, ("b", 5): 3})
     expected = Counter({("a", 2): 1, ("b", 3): 1, ("a", 5): 2, ("b", 5): 2})
     assert Counter(got["comes"]) == expected
-    assert job.changes.freed == ("stays",)
+
+    by_value = "SELECT v % 2 AS odd, count(*) AS n FROM s [RANGE 10 TICKS SLIDE 10 TICKS] GROUP BY v % 2"
+    job.add("keyed", _asked(by_value, read), sink=sink("keyed"))
+    assert not first.isActive  # no shard gets rows by this key
+    assert (set(job.changes.kept), job.changes.begun) == ({"comes"}, ("keyed",))
+    put(range(40, 50))
+    job.send(Heartbeat("s", 59))
+    put(range(58, 59))  # late
+    job.send(SetBounds("s", {"disorder": 5}))
+    put(range(60, 71))
+    assert job.running is not None
+    job.running.stop()
+    assert Counter(got["comes"]) == expected + Counter({("a", 5): 1, ("b", 5): 1})
+    assert Counter(got["keyed"]) == Counter({(0, 5): 1, (1, 5): 1})
+    assert len(got["stays"]) == 6
+
+
+def test_a_command_for_a_job_is_refused_before_it_is_written(
+    spark: SparkSession, feed: Callable[..., Any], tmp_path: Path
+) -> None:
+    source = feed("s", "k STRING, v BIGINT, ts BIGINT")
+    source.put({"k": "a", "v": 1, "ts": 1})
+    options = headrace.spark.SparkOptions(bounds={"s": DisorderPromise(0)}, timer=None)
+    read = source.read(spark)
+    job = headrace.spark.job({"s": read}, options, checkpoint=tmp_path / "c", name="refusing")
+    job.add("counted", _asked(COUNTED, read), sink=lambda rows, number: None)
+    with pytest.raises(SparkError, match="HR-SP38"):
+        job.send(SetStrategy("bfs"))
+    running = job.start()
+    running.processAllAvailable()
+    refused: dict[str, Command] = {
+        "HR-L009": Resize("counted", 3),
+        "HR-L006": Resize("missing", 3),
+        "HR-L008": Heartbeat("u", 3),
+        "HR-SP38": RemoveQuery("counted"),
+        "HR-S001": SetStrategy("fastest"),
+    }
+    for code, command in refused.items():
+        with pytest.raises(HeadraceError, match=code):
+            job.send(command)
+    assert Log(tmp_path / "c" / "control").read() == []
+    assert running.isActive
+    job.send(Stop())
+    assert not running.isActive
 
 
 def test_sources_without_names_stay_the_same(
@@ -511,7 +580,7 @@ def test_sources_without_names_stay_the_same(
         frames[name] = source.read(spark)
         columns = headrace.spark.stream(name, frames[name]).schema
         streams.append(headrace.StreamDef(name, columns, time_column="ts", ticks_per_second=None))
-    bounds = {name: {"disorder": 0} for name in frames}
+    bounds = {name: DisorderPromise(0) for name in frames}
 
     def start(*names: str) -> Any:
         options = headrace.spark.SparkOptions(bounds={name: bounds[name] for name in names}, timer=None)

@@ -204,7 +204,7 @@ def until(done: Callable[[], bool], log: Path) -> None:
 
 
 def commits(root: Path) -> int:
-    return len(list((root / "state/spark/queries/all/commits").glob("[0-9]*")))
+    return len(list((root / "state/spark/job/commits").glob("[0-9]*")))
 
 
 @pytest.mark.slow

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
+import random
 import re
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -23,13 +24,15 @@ from headrace.errors import BudgetError, HeadraceError, SparkError
 from headrace.memory.budget import budget_bytes
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.runtimes.spark.driver import options as module
-from headrace.runtimes.spark.driver.options import NAMES, SparkOptions, spark_bytes, task_bytes
+from headrace.runtimes.spark.driver.options import NAMES, SparkOptions, cores_of, executor_bytes, spark_bytes
+from headrace.runtimes.spark.worker.answers import LATE
 from headrace.time.bounds import Bounds
 from headrace.time.ets import NONE, TimerPromise, periodic
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.learned import CombinedHeartbeats
 from headrace.time.skew import Pair, SkewMatrix
 from tests.pipeline.test_options import declarations
+from tests.spark.simulated import Cluster, MicroBatch, on_spark
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUERY = headrace.query("CREATE STREAM s (k INT); SELECT k FROM s")
@@ -121,29 +124,27 @@ def test_sizes_are_read_as_spark_writes_them(written: str, bytes: int) -> None:
     ("settings", "bytes"),
     [
         ({"spark.master": "spark://host:7077", "spark.executor.memory": "8g"}, 8 * GIB),
-        ({"spark.master": "yarn", "spark.executor.memory": "8g", "spark.executor.cores": "4"}, 2 * GIB),
-        (
-            {"spark.executor.memory": "8g", "spark.executor.cores": "4", "spark.task.cpus": "2"},
-            4 * GIB,
-        ),
+        ({"spark.master": "yarn", "spark.executor.memory": "8g", "spark.executor.cores": "4"}, 8 * GIB),
+        ({"spark.executor.memory": "8g", "spark.executor.instances": "3"}, 24 * GIB),
         (
             {
                 "spark.executor.memory": "8g",
-                "spark.executor.pyspark.memory": "2g",
-                "spark.executor.cores": "2",
+                "spark.executor.instances": "3",
+                "spark.dynamicAllocation.enabled": "true",
             },
-            GIB,
+            8 * GIB,
         ),
-        ({"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.executor.memory": "9g"}, GIB),
-        ({"spark.master": "local[2, 3]", "spark.driver.memory": "2g"}, GIB),
+        ({"spark.executor.memory": "8g", "spark.executor.pyspark.memory": "2g"}, 2 * GIB),
+        ({"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.executor.memory": "9g"}, 2 * GIB),
+        ({"spark.master": "local[2, 3]", "spark.driver.memory": "2g"}, 2 * GIB),
         ({"spark.master": "local"}, GIB),
-        ({"spark.master": "local[*]", "spark.driver.memory": "4g"}, 4 * GIB // (os.cpu_count() or 1)),
+        ({"spark.master": "local[*]", "spark.driver.memory": "4g"}, 4 * GIB),
         ({}, GIB),
     ],
 )
-def test_a_task_has_its_part_of_an_executor(settings: dict[str, str], bytes: int) -> None:
-    assert task_bytes(settings.get) == bytes
-    assert budget_bytes("25 %", lambda: task_bytes(settings.get)) == bytes // 4
+def test_a_share_is_of_the_executors_once(settings: dict[str, str], bytes: int) -> None:
+    assert executor_bytes(settings.get) == bytes
+    assert budget_bytes("25 %", lambda: executor_bytes(settings.get)) == bytes // 4
 
 
 # Bounds between streams, idle streams and ways to run.
@@ -157,9 +158,6 @@ def test_bounds_mean_what_they_mean_in_python(
     declared: tuple[dict[str, Any], dict[str, Any], HeartbeatGenerator],
 ) -> None:
     bounds, skew, expected = declared
-    for table in bounds.values():
-        if "disorder" in table:  # rows are less than this behind here, and at most so much in a file
-            table["disorder"] += 1
     options = SparkOptions(bounds=bounds, skew=skew)
     found = options.inputs_for(SOURCES, None)
     assert isinstance(found.heartbeats, CombinedHeartbeats)
@@ -175,7 +173,7 @@ def test_durations_may_be_timedeltas() -> None:
     (generator,) = given.heartbeats.generators  # type: ignore[union-attr]
     assert (generator.bounds.latency, generator.bounds.timeout) == ((2000,) * 3, 9000)
     assert generator.bounds.skew["a", "b"][0] == Pair(1000, 3000)
-    assert generator.bounds.skew["a", "a"][0] == Pair(0, 1000)
+    assert generator.bounds.skew["a", "a"][0] == Pair(0, 1001), "less than this"
 
 
 def test_estimates_and_witnesses_of_a_query() -> None:
@@ -263,3 +261,60 @@ def test_options_say_how_engines_run() -> None:
     options = SparkOptions(strategy="rr(3)", level="query", propagation="punctuation")
     assert options.execution == Execution("rr(3)", "query", "punctuation")
     assert SparkOptions().execution == Execution()
+
+
+@pytest.mark.parametrize("more", [{}, {"latency": 1000}, {"sources": "k"}, {"transit": 0}])
+def test_a_row_may_be_exactly_its_disorder_behind(more: dict[str, Any]) -> None:
+    """The edge is the same as in a pipeline file, however the bound is written."""
+    table = {"disorder": 5, **more}
+    inputs = SparkOptions(bounds={"a": table}).inputs_for(SOURCES[:1], None)
+    batches: list[MicroBatch] = [
+        (now, {"a": (pa.RecordBatch.from_pydict({"k": [1]}), np.array([time], object))})
+        for now, time in ((101, 100), (102, 95), (103, 94))
+    ]
+    found = on_spark(SOURCES[0], inputs, batches, {}, 2, Cluster(random.Random(1)), ends=True)
+    assert sorted(row[-1] for row in found.answers) == [95, 100]
+    assert found.numbers[LATE] == 1
+
+
+CORES: dict[str, tuple[dict[str, str], int | None]] = {
+    "a local master": ({"spark.master": "local[3]"}, 3),
+    "tasks of two cores": ({"spark.master": "local[6]", "spark.task.cpus": "2"}, 3),
+    "executors": ({"spark.executor.instances": "4", "spark.executor.cores": "8"}, 32),
+    "dynamic allocation": (
+        {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.maxExecutors": "10",
+            "spark.executor.cores": "4",
+            "spark.default.parallelism": "2",
+        },
+        40,
+    ),
+    "dynamic allocation without a limit": (
+        {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "4"},
+        None,
+    ),
+    "a cluster that does not tell": ({"spark.master": "spark://here:7077"}, None),
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_settings_tell_the_cores(name: str) -> None:
+    settings, expected = CORES[name]
+    assert cores_of(settings.get) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "master", "partitions", "expected"),
+    [(None, "local[2]", 200, 2), (None, "yarn", 200, 200), (None, "local[8]", 3, 3), (7, "local[2]", 5, 5)],
+)
+def test_shards_follow_the_cores_and_not_the_partitions(
+    asked: int | None, master: str, partitions: int, expected: int
+) -> None:
+    class Session:
+        class conf:
+            @staticmethod
+            def get(name: str, default: str | None = None) -> str | None:
+                return {"spark.master": master}.get(name, default)
+
+    assert SparkOptions(shards=asked).shards_in(Session(), partitions) == expected  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
+from headrace.time.ets import DisorderPromise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,7 +131,7 @@ def test_two_results_of_apply_are_one_spark_query(
 
     def result(text: str) -> DataFrame:
         asked = headrace.query(text, streams, ticks_per_second=None)
-        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": 0}}, timer=None)
+        options = headrace.spark.SparkOptions(bounds={"s": DisorderPromise(0)}, timer=None)
         return headrace.spark.apply(asked, {"s": rows}, options)
 
     listener = headrace.spark.listener(each=lambda progress: None)

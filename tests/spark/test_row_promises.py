@@ -35,6 +35,7 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
+from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.trees import sources_of
 from headrace.plan.nodes.windows import Range, Sliding, Unbounded
 from headrace.runtimes.embedded import Runner as EmbeddedRunner
@@ -51,7 +52,7 @@ from headrace.time.sources import SourceGroups, SourcesPromise
 from tests.laws import effort
 from tests.spark.conftest import played
 from tests.spark.schedule import SOUND_CLOCKS, SPAN, Limit, reaching, schedule
-from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.spark.simulated import QUERY, Cluster, MicroBatch, embedded, on_spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("closed", pa.bool_()), ("until", pa.int64())])
 CLOSINGS = pa.schema([("id", pa.int32()), ("done", pa.bool_())])
@@ -216,6 +217,40 @@ def test_promises_that_hold_change_no_answer(data: st.DataObject) -> None:
     assert Counter(found.answers) == expected
 
 
+EARLY: dict[str, Plan] = {
+    "tumbling": RStream(BY_K, 10, once=True),
+    "sliding": RStream(replace(BY_K, window=Sliding(10, 4)), 4, 2, once=True),
+    "sessions": RStream(SessionAggregate(A, ("k",), CALLS, 5, ("w0", "w1")), 1, once=True),
+}
+
+
+@effort(0.3, "each is two runs of many micro-batches")
+@given(st.data())
+def test_closed_groups_are_answered_early_with_the_same_rows(data: st.DataObject) -> None:
+    """Shards that may answer closed groups early, against one engine that answers in order."""
+    name, said = data.draw(st.sampled_from(sorted(EARLY))), data.draw(st.sampled_from(sorted(SAID)))
+    enforce = data.draw(st.sampled_from(["strict", "admit"]))
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    plan, inputs = EARLY[name], inputs_of(SAID[said], enforce)
+    batches = drawn(rng, ["a"], SAID[said], obeys=data.draw(st.booleans()))
+    expected = embedded(plan, inputs, batches, {}, True, (C,))
+    shards, early = data.draw(st.integers(1, 3)), frozenset((QUERY,))
+    found = on_spark(plan, inputs, batches, {}, shards, Cluster(rng), ends=True, early=early)
+    late = [row for row in expected.late if row[0] != "closings"]
+    assert found.sorted() == replace(expected, late=late).sorted()
+
+
+@pytest.mark.parametrize("name", sorted(EARLY))
+def test_a_closed_auction_is_answered_in_the_micro_batch_that_closes_it(name: str) -> None:
+    bids = rows_of([{"k": 7, "v": 1}, {"k": 8, "v": 1}], [12, 13], SCHEMA)
+    closing = rows_of([{"k": 7, "closed": True}], [13], SCHEMA)
+    for early, keys in ((frozenset((QUERY,)), {7}), (frozenset[str](), set[int]())):
+        batches: list[MicroBatch] = [(20, {"a": bids}), (21, {"a": closing}), (22, {})]
+        cluster = Cluster(random.Random(1), mishaps=0)
+        found = on_spark(EARLY[name], inputs_of(SAID["own"]), batches, {}, 2, cluster, early=early)
+        assert {row[0] for row in found.answers} == keys
+
+
 # ------------------------------------------------------------------------------------------- rows that wait
 
 
@@ -344,6 +379,12 @@ sql = "SELECT auction, count(*) AS n FROM bids [RANGE 10 SECONDS SLIDE 10 SECOND
 sink = "q.jsonl"
 late = "late.jsonl"
 rejected = "rejected.jsonl"
+
+[[queries]]
+name = "early"
+sql = "SELECT auction, count(*) AS n FROM bids [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY auction"
+sink = "early.jsonl"
+ordered = false
 """
 
 
@@ -373,8 +414,11 @@ def test_a_pipeline_file_gives_the_same_on_spark(spark: Any, tmp_path: Path) -> 
             EmbeddedRunner(pipeline).run()
         else:
             SparkRunner(pipeline, spark).run()
-        found[runtime] = {name: written(home / f"{name}.jsonl") for name in ("q", "late", "rejected")}
+        found[runtime] = {name: written(home / f"{name}.jsonl") for name in OUTPUTS}
+        first = next(iter(lines(home / "early.jsonl")))
+        assert json.loads(first)["auction"] == 7, "it is closed first"
     assert found["spark"] == found["embedded"]
+    assert found["spark"]["early"] == found["spark"]["q"]
     late = {row["time"]: row["reason"] for row in map(json.loads, found["spark"]["late"])}
     assert late == {
         4_000_000: "breaks the punctuation auction = 7",
@@ -383,10 +427,18 @@ def test_a_pipeline_file_gives_the_same_on_spark(spark: Any, tmp_path: Path) -> 
     }
 
 
-def written(path: Path) -> list[str]:
-    """The lines of an output; Spark writes a folder of files."""
+OUTPUTS = ("q", "early", "late", "rejected")
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of an output, in order; Spark writes a folder of files."""
     files = [path] if path.is_file() else sorted(path.glob("batch=*/part-*"))
-    return sorted(line for each in files for line in each.read_text().splitlines())
+    return [line for each in files for line in each.read_text().splitlines()]
+
+
+def written(path: Path) -> list[str]:
+    """The lines of an output, in any order."""
+    return sorted(lines(path))
 
 
 @pytest.mark.timeout(900)
@@ -405,7 +457,7 @@ def test_a_dataframe_of_punctuations(spark: Any, tmp_path: Path) -> None:
     schema = pa.schema([("auction", pa.int64()), ("t", pa.int64())])
     stream = StreamDef("bids", schema, time_column="t", ticks_per_second=None)
     options = SparkOptions(
-        bounds={"bids": {"disorder": 0}},
+        bounds={"bids": DisorderPromise(0)},
         arrival="arrival",
         punctuations={"bids": {"stream": closings, "pattern": {"auction": "id"}}},
         shards=2,
@@ -442,7 +494,7 @@ BIDS = Source("bids", SCHEMA)
     ],
 )
 def test_a_mistake_in_the_options_is_named(given_options: dict[str, Any], message: str) -> None:
-    options = SparkOptions(bounds={"bids": {"disorder": 0}}, **given_options)
+    options = SparkOptions(bounds={"bids": DisorderPromise(0)}, **given_options)
     with pytest.raises(SparkError, match=message) as found:
         options.inputs_for([BIDS], None)
     assert found.value.code == "HR-SP45"

@@ -42,10 +42,20 @@ def test_the_face_has_what_it_promises_and_nothing_else(spark: SparkSession) -> 
 
 def test_a_new_session_has_every_setting(spark: SparkSession) -> None:
     from headrace.runtimes.spark.driver.session import quick_python
-    from headrace.runtimes.spark.driver.settings import CHECKPOINT_FILES, CORES, SETTINGS, Binding
+    from headrace.runtimes.spark.driver.settings import (
+        CHECKPOINT_FILES,
+        CORES,
+        SETTINGS,
+        STATE_FORMAT,
+        Binding,
+    )
     from headrace.runtimes.spark.versions import installed
 
-    found = {CORES: "2", CHECKPOINT_FILES: installed().checkpoint_files}
+    found = {
+        CORES: "2",
+        CHECKPOINT_FILES: installed().checkpoint_files,
+        STATE_FORMAT: "2" if installed().state_ids else "1",
+    }
     conf = spark.sparkContext.getConf()
     for row in SETTINGS:
         if row.binding is Binding.START:

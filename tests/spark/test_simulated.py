@@ -25,11 +25,8 @@ from headrace.errors import HeadraceWarning, SparkError
 from headrace.expressions import col, lit
 from headrace.graph.admission import Rules
 from headrace.plan.nodes.core import (
-    Aggregate,
     AggregateCall,
     Distinct,
-    DStream,
-    Granularity,
     IStream,
     Join,
     Plan,
@@ -375,46 +372,6 @@ def test_tasks_and_the_order_of_rows_and_streams_change_no_session(
     whole = embedded(plan, inputs, [*batches, (100, {})], {})
     assert sorted(spread.answers) == sorted(whole.answers)
     assert sorted(spread.late) == sorted(whole.late)
-
-
-KEYED = Source("a", pa.schema([("k", pa.int64())]))
-ADAPTING = {
-    "windows": (DStream(Window(KEYED, Range(4000, 20))), 10**9, 400_000),
-    "granularities": (
-        IStream(
-            Aggregate(
-                Granularity(Window(KEYED, Range(4000)), 5, 500, "grain"),
-                ("k",),
-                (AggregateCall("n", "count"), AggregateCall("g", "max", "grain")),
-            )
-        ),
-        20,
-        400_000,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ADAPTING)
-def test_budgets_of_shards_are_held_and_retries_meet_the_same_choices(name: str) -> None:
-    """The choices of a shard live in its snapshots: a task that is made again answers as it did before."""
-    plan, keys, limit = ADAPTING[name]
-    schema = KEYED.columns
-    inputs = Inputs(promises={"a": TimerPromise(0)}, rules={"a": Rules(disordered=False)})
-    rng, batches = np.random.default_rng(1), []
-    for begin in range(0, 12_000, 500):
-        rows = 2000 if 4000 <= begin < 8000 else 100
-        times = np.sort(rng.integers(begin, begin + 500, rows))
-        data = pa.RecordBatch.from_arrays([pa.array(rng.integers(0, keys, rows))], schema=schema)
-        batches.append((begin + 499, {"a": (data, times)}))
-
-    def run(mishaps: float, budget: int | None) -> list[tuple[Any, ...]]:
-        cluster = Cluster(random.Random(1), mishaps=mishaps)
-        spread = on_spark(plan, inputs, batches, {}, 2, cluster, ends=True, budget=budget)
-        return spread.sorted()[0]
-
-    steady, shaken = run(0.0, limit), run(0.5, limit)
-    assert steady == shaken
-    assert steady != run(0.0, None), "something did change"
 
 
 def steady(

@@ -11,6 +11,7 @@ import pytest
 
 import headrace
 from headrace.sql import StreamDef, query
+from headrace.time.ets import DisorderPromise
 from tests.spark.conftest import played
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_shards_spill_and_answer_the_same(
         found.extend(tuple(row) for row in rows.collect())
         files.update(local.glob("blockmgr-*/headrace/headrace-spill-*/*.arrow"))
 
-    bounds = {name: {"disorder": 0} for name in "ab"}
+    bounds = {name: DisorderPromise(0) for name in "ab"}
     options = headrace.spark.SparkOptions(bounds=bounds, timer=None, memory=60_000, policy="spill")
     out = headrace.spark.apply(QUERY, read, options)
     writer = out.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))

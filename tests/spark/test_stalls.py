@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 import headrace
 from headrace import tuning
 from headrace.cli.app import app
-from headrace.cli.status import write_status
 from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.pipeline import load
 from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
+from headrace.runtimes.status_file import write_status
 from headrace.runtimes.why import Why
 from tests.laws import effort
 from tests.runtimes.embedded.pipelines import sliding
@@ -198,8 +198,16 @@ def test_a_status_that_cannot_be_made_or_written_does_not_stop_the_job(
 
 def _empty_report(status: Status) -> dict[str, Any]:
     kinds: dict[str, Any] = {"streams": {}, "queries": {}, "operators": {}, "waiting": [], "dropping": []}
-    sizes = {"state_bytes": 0, "bytes": 0, "spilled_bytes": 0, "budget": None}
-    return {"now": status.now, **kinds, "quality": {}, "orders": {}, "conditions": {}, **sizes}
+    sizes = {"state_bytes": 0, "bytes": 0, "spilled_bytes": 0}
+    return {
+        "now": status.now,
+        **kinds,
+        "quality": {},
+        "memory": {"host": 0, "shards": 1, "settings": {}},
+        "orders": {},
+        "conditions": {},
+        **sizes,
+    }
 
 
 SENT = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 10), max_size=6)

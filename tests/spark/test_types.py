@@ -51,7 +51,7 @@ def test_no_row_is_rejected_in_another_time_zone(spark: SparkSession, tmp_path: 
         rows = spark.readStream.schema(f"k BIGINT, ts {of}").json(str(tmp_path / "in"))
         stream = headrace.spark.stream("s", rows, time="ts")
         asked = headrace.query("SELECT ts, k FROM s [RANGE 1 SECOND]", [stream], name="q")
-        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": "1 second"}}, timer=None)
+        options = headrace.spark.SparkOptions(bounds={"s": {"disorder": "999 ms"}}, timer=None)
         answers = headrace.spark.apply(asked, {"s": rows}, options)
         name = f"zone_{of.lower()}"
         writer = answers.writeStream.format("memory").queryName(name).trigger(availableNow=True)

@@ -40,6 +40,7 @@ from headrace.runtimes.spark.versions import (
     is_connect,
     number,
 )
+from headrace.time.ets import DisorderPromise
 from tests.spark.conftest import Feed, played
 from tests.spark.simulated import MicroBatch, Outcome, embedded
 from tests.spark.test_zones import IN_ORDER, OPTIONS, asked, in_zone
@@ -76,7 +77,7 @@ def expecting(spark: SparkSession, record_property: Callable[[str, object], None
 
 COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
 STREAMS = [headrace.StreamDef("s", COLUMNS, time_column="ts", ticks_per_second=None)]
-BOUNDS = {"s": {"disorder": 3}}
+BOUNDS = {"s": DisorderPromise(3)}
 TEXTS = {
     "windows": "SELECT k, count(*) AS n, sum(v) AS x FROM s [RANGE 10 TICKS SLIDE 5 TICKS] GROUP BY k",
     "latest": "SELECT k, max(v) AS v FROM s [RANGE 8 TICKS] GROUP BY k",
@@ -349,7 +350,9 @@ def test_sources(
             feeds[name].put(*({"k": name, "v": i, "ts": i} for i in rows))
         with named_sources(spark):
             frames = {n: reader(spark, n).schema(feeds[n].schema).json(str(feeds[n].folder)) for n in names}
-            bounds = headrace.spark.SparkOptions(bounds={name: {"disorder": 0} for name in names}, timer=None)
+            bounds = headrace.spark.SparkOptions(
+                bounds={name: DisorderPromise(0) for name in names}, timer=None
+            )
             job = headrace.spark.job(frames, bounds, checkpoint=tmp_path / "c", name="named")
             for name in names:
                 asking = headrace.query(

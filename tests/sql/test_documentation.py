@@ -75,16 +75,22 @@ def test_an_expression_has_the_value_that_the_page_says(expression: str, value: 
     assert written(found) == value
 
 
+OURS = {"starts_with", "ends_with", "plus_micros", "json_value"}
+"""Functions that Spark does not have: the page names them in its text."""
+
+
+BUILT_IN = set(FUNCTIONS)
+"""Taken before any test runs: an example of the documentation may register a function of its own."""
+
+
 def test_every_function_and_aggregate_is_on_the_page() -> None:
     examples = {expression.split("(")[0] for expression, _ in VALUES}
     named = set(re.findall(r"`(\w+)[`(]", EXPRESSIONS))
-    assert set(FUNCTIONS) - examples == {"starts_with", "ends_with", "plus_micros"} <= named
+    assert BUILT_IN - examples == OURS <= named
     assert set(AGGREGATES) <= named
 
 
-@pytest.mark.parametrize(
-    "refused", ["7 & 3", "7 | 3", "7 ^ 3", "~ 7", "'a' RLIKE 'a'", "v[0]", "rank() OVER ()"]
-)
+@pytest.mark.parametrize("refused", ["7 & 3", "7 | 3", "7 ^ 3", "~ 7", "'a' RLIKE 'a'", "ntile(2) OVER ()"])
 def test_what_the_page_says_is_not_there_is_refused(refused: str) -> None:
     with pytest.raises(SqlError):
         query(f"CREATE STREAM s (v BIGINT); SELECT {refused} AS x FROM s")

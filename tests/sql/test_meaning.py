@@ -34,6 +34,13 @@ REAL = [
     "SELECT item, price - LAG(price, 1, 0.0) OVER (PARTITION BY item) AS d FROM bids WHERE price > 1",
     "SELECT item, count(*) AS n, window_end, last(price) FROM bids [SESSION 2] GROUP BY item HAVING n > 1",
     "SELECT item, count(*) AS n FROM bids [RANGE 4 SLIDE 2] GROUP BY item ORDER BY n DESC, item LIMIT 1",
+    "SELECT b.item, i.name, c.price FROM bids [RANGE 5] b LEFT JOIN items [RANGE 3] i ON b.item = i.id "
+    "AND i.name > 'a' RIGHT JOIN bids [ROWS 2] c ON c.item = b.item AND c.price < 3 WHERE c.price > 1",
+    "SELECT item, i.name FROM bids [RANGE 4 SLIDE 2] FULL JOIN items [RANGE 4 SLIDE 2] i ON item = i.id",
+    "SELECT item, price FROM bids [RANGE 5] b WHERE price > 1 AND EXISTS (SELECT 1 FROM items [RANGE 4] i "
+    "WHERE i.id = b.item AND i.name <> 'b') AND item NOT IN (SELECT id FROM items [ROWS 1])",
+    "SELECT item, count(*) AS n FROM bids [RANGE 5] b WHERE NOT EXISTS (SELECT 1 FROM items [RANGE 4] i "
+    "WHERE i.id <=> b.item) AND item IN (SELECT item FROM bids [ROWS 3] GROUP BY item) GROUP BY item",
 ]
 ITEM = st.sampled_from([1, 2, 3, None])
 TIMES = st.integers(0, 12)

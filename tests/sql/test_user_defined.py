@@ -525,3 +525,48 @@ def test_07_only_the_users_own_class_can_allow_a_pickle_and_never_the_checkpoint
     refused.run()
     with pytest.raises(UserCodeError, match=r"(?s)HR-U004.*allow_pickle"):
         refused.snapshot()
+
+
+# --- functions over the values of one row
+
+
+def half(price: float, digits: int) -> float:
+    return round(price / 2, digits)
+
+
+def test_a_scalar_function_gets_python_values_and_is_not_called_for_nulls(nothing_global: None) -> None:
+    headrace.register_function("half", half, scalar=True)
+    rows = {"price": [1.25, None, 3.0], "t": [1, 2, 3]}
+    found = headrace.sql("SELECT half(price, 1) AS h, t FROM s WHERE t < 9", s=rows, time="t")
+    assert [row["h"] for row in found] == [0.6, None, 1.5]
+    with pytest.raises(HeadraceError, match="half takes"):
+        headrace.sql("SELECT half('x', 1) AS h FROM s", s=rows, time="t")
+
+
+def test_scalar_and_array_functions_agree(catalog: Catalog) -> None:
+    rows = [{"v": v, "t": t} for t, v in enumerate([1, None, -4])]
+    doubled = Catalog({"s": pa.schema([("v", pa.int64()), ("t", pa.int64())])})
+    doubled.register_function("a", lambda v: pc.multiply(v, 2), arguments=["bigint"], result="bigint")
+    doubled.register_function("b", lambda v: v * 2, arguments=["bigint"], result="bigint", scalar=True)
+    both = query("SELECT a(v) AS a, b(v) AS b FROM s", doubled)
+    engine = headrace.Engine()
+    engine.add("q", both)
+    engine.push("s", pa.RecordBatch.from_pylist(rows), [0, 1, 2])
+    (batch,) = engine.drain("q")
+    assert batch.data.column(0) == batch.data.column(1)
+    assert pickle.loads(pickle.dumps(half)) is half
+
+
+def test_a_scalar_function_that_returns_another_type_is_named() -> None:
+    catalog = Catalog({"s": pa.schema([("v", pa.int64())])})
+    catalog.register_function("odd", lambda v: "odd" if v % 2 else v, result="bigint", scalar=True)
+    engine = headrace.Engine()
+    engine.add("q", query("SELECT odd(v) AS v FROM s", catalog))
+    engine.push("s", pa.RecordBatch.from_pydict({"v": [2, 3]}), [0, 1])
+    with pytest.raises(UserCodeError, match="it returned 'odd', a str, not bigint"):
+        engine.run()
+
+
+def test_the_type_of_a_function_must_be_known() -> None:
+    with pytest.raises(SqlError, match="the type that 'plain' returns is not known"):
+        Catalog({}).register_function("plain", lambda v: v, scalar=True)

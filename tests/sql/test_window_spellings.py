@@ -65,6 +65,19 @@ SAME = [
         "SELECT count(*) AS n FROM (SELECT v, ts FROM s) [RANGE 90 MINUTES SLIDE 90 MINUTES]",
     ),
     (
+        "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 minutes', '5 minutes', '1 minute')",
+        "SELECT count(*) AS n FROM s [RANGE 10 MINUTES SLIDE 5 MINUTES OFFSET 1 MINUTE]",
+    ),
+    (
+        "SELECT max(v) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '-1' MINUTE))",
+        "SELECT max(v) FROM s [RANGE 1 HOUR SLIDE 1 HOUR OFFSET 59 MINUTES]",
+    ),
+    (
+        "SELECT count(*) AS n FROM s [RANGE 1 HOUR SLIDE 1 HOUR OFFSET -90 MINUTES]",
+        "SELECT count(*) AS n FROM s [RANGE 1 HOUR SLIDE 1 HOUR OFFSET 30 MINUTES]",
+    ),
+    ("SELECT max(v) AS m FROM s [ROWS 3 SLIDE 1]", "SELECT max(v) AS m FROM s [ROWS 3]"),
+    (
         "ISTREAM(SELECT max(v) AS m FROM s GROUP BY window(ts, '10 minutes'))",
         f"ISTREAM(SELECT max(v) AS m FROM {TUMBLING})",
     ),
@@ -83,22 +96,29 @@ def test_the_bounds_of_sparks_window_are_timestamps_at_any_resolution() -> None:
     assert (begin.timestamp(), end.timestamp(), count) == (5, 10, 1)
 
 
-OFFSET = "subtract the offset"
 REFUSED = [
+    ("SELECT max(v) FROM s [ROWS 3 SLIDE 0]", "HR-Q020", "0", "ROWS 100"),
+    ("SELECT max(v) FROM s [PARTITION BY k ROWS 3 SLIDE 2 DAYS]", "HR-Q020", "DAYS", "windows:"),
+    ("SELECT max(v) FROM s [RANGE 3 DAYS OFFSET 1 DAY]", "HR-Q020", "OFFSET", "windows:"),
     # text, code, what the carets are under, a part of the hint
-    ("SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY))", "HR-Q020", None, "s [RANGE"),
+    (
+        "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) ORDER BY v LIMIT 3",
+        "HR-Q020",
+        None,
+        "s [RANGE",
+    ),
     ("SELECT count(*) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(v), INTERVAL '1' DAY))", "HR-Q061", "v", "ts"),
     (
-        "SELECT 1 FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '2' DAYS))",
+        "SELECT 1 FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '2' DAYS, INTERVAL '3' DAYS))",
         "HR-Q020",
-        "CUMULATE",
-        "SLIDE",
+        "INTERVAL '3' DAYS",
+        "multiple of the step",
     ),
     (
-        "SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' HOUR))",
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' HOUR, 5 DAYS))",
         "HR-Q020",
-        "INTERVAL '1' HOUR",
-        OFFSET,
+        "5 DAYS",
+        "TUMBLE(TABLE s",
     ),
     ("SELECT 1 FROM TABLE(TUMBLE(DATA => TABLE s, SIZE => 1))", "HR-Q020", "DATA", "TUMBLE(TABLE s"),
     ("SELECT 1 FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY))", "HR-Q020", "HOP", "slide"),
@@ -116,7 +136,18 @@ REFUSED = [
         None,
         "one stream",
     ),
-    ("SELECT 1 FROM s GROUP BY window(ts, '2 days', '1 day', '1 hour')", "HR-Q020", "'1 hour'", OFFSET),
+    (
+        "SELECT 1 FROM s GROUP BY window(ts, '2 days', '1 day', '1 hour', '1 day')",
+        "HR-Q020",
+        None,
+        "an offset",
+    ),
+    (
+        "SELECT v FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '1' DAY))",
+        "HR-Q020",
+        None,
+        "a longer slide",
+    ),
     ("SELECT 1 FROM s GROUP BY session_window(ts, '2 days', '1 day')", "HR-Q020", "'1 day'", ""),
     ("SELECT 1 FROM s [NOW] GROUP BY window(ts, '1 day')", "HR-Q020", "window(ts, '1 day')", "remove"),
     ("SELECT 1 FROM s a, s b GROUP BY window(a.ts, '1 day')", "HR-Q020", None, "FROM a [RANGE"),

@@ -8,6 +8,7 @@ from headrace.plan.nodes.core import (
     Except,
     Granularity,
     Join,
+    Pairing,
     Plan,
     Project,
     Select,
@@ -16,12 +17,14 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
+from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.sequence import Sequence
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.windows import Rows, Sliding, Ticks, Unbounded
 
-ROWWISE = (Select, Project)
+ROWWISE = (Select, Project, Unnest)
 
 
 def ends_are_known(plan: Plan) -> bool:
@@ -40,7 +43,7 @@ def starts_are_known(plan: Plan) -> bool:
     Aggregates, distinct and except say what is valid, not since when; copies of a row that a partition or a
     join made cannot be told apart when one of them is withdrawn.
     """
-    while isinstance(plan, ROWWISE):
+    while isinstance(plan, (Select, Project)):
         plan = plan.input
     rows = isinstance(plan, Window) and isinstance(plan.spec, Rows) and not plan.spec.keys
     return rows or ends_are_known(plan)
@@ -54,6 +57,8 @@ def is_finite(plan: Plan) -> bool:
         return not isinstance(plan, Table)
     if isinstance(plan, Join):
         return is_finite(plan.left) or is_finite(plan.right)
+    if isinstance(plan, OuterJoin):
+        return all(is_finite(below) for below in plan.lasting)
     if isinstance(plan, Except):
         return is_finite(plan.left)
     assert isinstance(plan, (*ROWWISE, Union, Granularity, Aggregate, Distinct, TopN)), plan
@@ -73,5 +78,5 @@ def ticks_of(plan: Plan) -> set[Ticks]:
 
 def joins(plan: Plan) -> int:
     """How many times a plan pairs rows."""
-    pairs = len(plan.bound) - 1 if isinstance(plan, Sequence) else int(isinstance(plan, Join))
+    pairs = len(plan.bound) - 1 if isinstance(plan, Sequence) else int(isinstance(plan, Pairing))
     return pairs + sum(joins(below) for below in plan.inputs)

@@ -11,7 +11,7 @@ engines and would then decide whether rows are equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from hypothesis import strategies as st
@@ -19,10 +19,15 @@ from hypothesis import strategies as st
 from headrace.expressions import Expression, Literal, col
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import AggregateCall, Plan, Source, Table
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
+from headrace.plan.nodes.over import Over, RangeFrame, RowsFrame
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
+from headrace.plan.nodes.unnest import Unnest
 from headrace.schema import Schema
 from tests.strategies.legal import ends_are_known, is_finite, joins, starts_are_known, ticks_of
 from tests.strategies.schemas import (
@@ -30,6 +35,7 @@ from tests.strategies.schemas import (
     FLOAT,
     INT,
     Rows,
+    collections,
     is_exact,
     literals,
     names_of,
@@ -159,6 +165,18 @@ def _project(below: Drawing) -> Drawing:
     return drawing
 
 
+def _unnest(below: Drawing) -> Drawing:
+    def drawing(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+        plan = below(draw, sources, depth - 1)
+        operand, parts = draw(collections(plan.schema))
+        count = len(plan.schema)
+        names = tuple(f"u{count + i}" for i in range(parts))
+        ordinal = draw(st.sampled_from([None, f"n{count}"]))
+        return Unnest(plan, operand, names, ordinal, draw(st.booleans()))
+
+    return drawing
+
+
 def _named(columns: list[tuple[str, Expression]]) -> tuple[tuple[str, Expression], ...]:
     """The columns under names of which each occurs once."""
     named: dict[str, Expression] = {}
@@ -210,7 +228,12 @@ def _spec(draw: st.DrawFn, schema: Schema) -> windows.WindowSpec:
     kind = draw(st.sampled_from(["time", "time", "rows", "partition"]))
     if kind == "time":
         return _time_spec(draw)
-    return windows.Rows(draw(st.integers(1, 4)), tuple(draw(_keys(schema, 1))) if kind == "partition" else ())
+    count, keys = draw(st.integers(1, 4)), tuple(draw(_keys(schema, 1))) if kind == "partition" else ()
+    conditions = names_of(schema, BOOL) if keys and count == 1 else []
+    if conditions and draw(st.booleans()):
+        return windows.Upserts(1, keys, draw(st.sampled_from(conditions)))
+    slide = draw(st.integers(1, 3))
+    return windows.Rows(count, keys) if slide == 1 else windows.SlidingRows(count, keys, slide)
 
 
 def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
@@ -276,6 +299,14 @@ def _join(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     keys = _join_keys(draw, left.schema, right.schema)
     plan = nodes.joined(left, right, keys)
     return replace(plan, residual=draw(predicates(plan.schema))) if draw(st.booleans()) else plan
+
+
+def _outer_join(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    """A join of a random kind, on what a random inner join is on."""
+    inner = _join(draw, sources, depth)
+    assert isinstance(inner, nodes.Join)
+    parts = {field.name: getattr(inner, field.name) for field in fields(inner)}
+    return OuterJoin(**parts, kind=draw(st.sampled_from([kind for kind in JoinKind if kind.followed])))
 
 
 def _disjoint(plan: Plan, taken: set[str]) -> Plan:
@@ -383,6 +414,20 @@ def _lag(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return Lag(plan, tuple(draw(_keys(plan.schema))), tuple(calls))
 
 
+def _over(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _stream(draw, sources, depth - 1)
+    calls = _calls(draw, plan.schema, COMPARED + SUMMED + PLACED)
+    if {call.name for call in calls} & set(plan.schema.names):
+        return plan
+    frame = draw(st.sampled_from([RowsFrame, RangeFrame]))(draw(st.none() | st.integers(0, 5)))
+    return Over(plan, tuple(draw(_keys(plan.schema))), frame, calls)
+
+
+def _distinct_on(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
+    plan = _stream(draw, sources, depth - 1)
+    return DistinctOn(plan, tuple(draw(_keys(plan.schema))), draw(st.none() | st.integers(1, 9)))
+
+
 def _aggregate(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return _aggregate_of(draw, _relation(draw, sources, depth - 1))
 
@@ -418,6 +463,8 @@ def _to_stream(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     kind = draw(st.sampled_from(kinds))
     if kind == "r":
         return _rstream(draw, plan)
+    if kind == "d" and "op" not in plan.schema.names and draw(st.booleans()):
+        return Changelog(plan, "op", tuple(draw(_keys(plan.schema))))
     return nodes.IStream(plan) if kind == "i" else nodes.DStream(plan)
 
 
@@ -437,8 +484,8 @@ def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     return _rstream(draw, _aggregate_of(draw, plan, DEVIATIONS))
 
 
-ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _union(_stream))
-STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence, _lag)
+ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _unnest(_stream), _union(_stream))
+STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence, _lag, _over, _distinct_on)
 TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
 WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate, _table)
 RELATIONS: Final[tuple[Drawing, ...]] = (
@@ -453,9 +500,11 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _session_aggregate,
     _select(_relation),
     _project(_relation),
+    _unnest(_relation),
     _union(_relation),
     _join,
     _aggregate,
     _table,
+    _outer_join,
 )
 TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, _sequence, *ROWWISE_STREAMS)

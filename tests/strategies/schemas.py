@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.expressions import Expression, col, lit
+from headrace.expressions import Expression, col, fn, lit
 from headrace.schema import DataType, Schema
 
 INT, FLOAT, STRING, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
@@ -118,3 +118,22 @@ def scalars(draw: st.DrawFn, schema: Schema) -> tuple[str, Expression]:
     compute = draw(st.sampled_from(ARITHMETIC))
     others = st.sampled_from(numbers).map(col)
     return "x", compute(col(name), draw(literals(schema.field(name).type) | others))
+
+
+@st.composite
+def collections(draw: st.DrawFn, schema: Schema) -> tuple[Expression, int]:
+    """An array or map made of columns, sometimes NULL, and how many columns its elements can become."""
+    name = draw(st.sampled_from(schema.names))
+    of = schema.field(name).type
+    other = draw(literals(of) | st.sampled_from(names_of(schema, of)).map(col))
+    kind = draw(st.sampled_from(["array", "structs", "map"]))
+    if kind == "map":
+        made, parts = fn("map", lit(1, INT), col(name), lit(2, INT), other), 2
+    elif kind == "structs":
+        pairs = [fn("named_struct", "p", each, "q", lit(7, INT)) for each in (col(name), other)]
+        made, parts = fn("array", *pairs), 2
+    else:
+        made, parts = fn("array", col(name), other), 1
+    if draw(st.booleans()):
+        made = fn("if", draw(predicates(schema)), made, None)
+    return made, parts

@@ -50,7 +50,8 @@ class Steps:
 
     A step is all that happens to a group at an instant. Position first[g] is the group codes[g] before its
     first step here, the positions after it are its steps; `at` is the position of each event's step. `lines`
-    has the time, group and rank in time of each position.
+    has the time, group and rank in time of each position. `order` has the number that each event had when it
+    was given, starts before ends.
     """
 
     layout: Layout
@@ -59,6 +60,7 @@ class Steps:
     at: Ints
     first: Ints
     lines: Ints
+    order: Ints
 
     @property
     def positions(self) -> int:

@@ -261,6 +261,16 @@ class PaneLog:
         held: Mask = np.asarray(self._latest.view >= self.entries.base)
         return held
 
+    def last_answer(self, codes: Ints) -> int:
+        """The last tick of the last window that has an entry of some groups, MIN_TIME if there is none."""
+        self._link()
+        newest = int(self._latest.view[codes[codes < len(self._latest)]].max(initial=EMPTY))
+        if newest < self.entries.base:
+            return MIN_TIME
+        pane = int(self._numbers.view[np.searchsorted(self._firsts.view, newest, side="right") - 1])
+        window = max((pane + self.panes) // 2, pane // 2 + 1)
+        return MIN_TIME if window < self.window else window * self._slide + self.spec.shift - 1
+
     def remap(self, new: Ints, keep: Mask) -> None:
         """Give the groups new codes; groups that are not kept have no entry."""
         for buffer in (self._latest, self._place):

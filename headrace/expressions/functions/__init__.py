@@ -7,7 +7,17 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.expressions.choice import case, coalesce, nullif
-from headrace.expressions.functions import dates, editing, numeric, parts, temporal, text
+from headrace.expressions.functions import (
+    collections,
+    dates,
+    editing,
+    json_text,
+    nested,
+    numeric,
+    parts,
+    temporal,
+    text,
+)
 from headrace.expressions.functions.rule import ArrayFunction, Rewrite, register_in
 from headrace.expressions.logic import IS_NOT_NULL, null_test
 from headrace.expressions.scope import Rule
@@ -19,7 +29,11 @@ CHOICES: Final[tuple[Rule, ...]] = (
     Rewrite("ifnull", coalesce, 2, 2),
     Rewrite("nvl2", lambda given, value, other: case([(null_test(IS_NOT_NULL, given), value)], other), 3, 3),
 )
-FAMILIES: Final = (numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, editing.ROWS, temporal.ROWS, dates.ROWS)
+NESTED: Final = (nested.ROWS, collections.ROWS, json_text.ROWS)
+FAMILIES: Final = (
+    *(numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, editing.ROWS, temporal.ROWS, dates.ROWS),
+    *NESTED,
+)
 ALIASES: Final = {
     "pow": "power",
     "ceiling": "ceil",
@@ -39,6 +53,9 @@ ALIASES: Final = {
     "character_length": "length",
     "sha": "sha1",
     "btrim": "trim",
+    "cardinality": "size",
+    "array_size": "size",
+    "json_value": "get_json_object",
 }
 FUNCTIONS: Final[dict[str, Rule]] = {rule.name: rule for family in FAMILIES for rule in family}
 FUNCTIONS.update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})

@@ -84,8 +84,11 @@ def check_arity(name: str, least: int, most: int | None, given: int) -> None:
     if given >= least and (most is None or given <= most):
         return
     wanted = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
+    many = "" if wanted.endswith("1") and wanted != "0 to 1" else "s"
     raise ExpressionError(
-        "HR-E003", f"{name} takes {wanted} arguments, not {given}", hint="check the commas and parentheses"
+        "HR-E003",
+        f"{name} takes {wanted} argument{many}, not {given}",
+        hint="check the commas and parentheses",
     )
 
 
@@ -202,6 +205,33 @@ class UserFunction:
         return found
 
 
+@dataclass(frozen=True)
+class RowByRow:
+    """A function over the values of one row as a function over arrays: NULL if an argument is NULL."""
+
+    function: Callable[..., Any]
+    returns: pa.DataType
+
+    def __call__(self, *arrays: pa.Array) -> pa.Array:
+        rows = zip(*(each.to_pylist() for each in arrays), strict=True)
+        values = [None if any(value is None for value in row) else self.function(*row) for row in rows]
+        try:
+            return pa.array(values, self.returns)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            wrong = next(value for value in values if not _is_valid(value, self.returns))
+            raise TypeError(
+                f"it returned {wrong!r}, a {type(wrong).__name__}, not {sql_name(self.returns)}"
+            ) from None
+
+
+def _is_valid(value: object, of: pa.DataType) -> bool:
+    try:
+        pa.scalar(value, of)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def user_function(
     name: str,
     function: ArrayFunction,
@@ -209,10 +239,14 @@ def user_function(
     *,
     arguments: Sequence[str | pa.DataType | None] | None = None,
     deterministic: bool = False,
+    scalar: bool = False,
 ) -> UserFunction:
-    """The function under a name, with its types parsed."""
+    """The function under a name, with its types parsed; `scalar`: it takes values of one row, not arrays."""
     takes = None if arguments is None else tuple(None if each is None else _type(each) for each in arguments)
-    return UserFunction(name.lower(), function, _type(returns), takes, deterministic)
+    of = _type(returns)
+    return UserFunction(
+        name.lower(), RowByRow(function, of) if scalar else function, of, takes, deterministic
+    )
 
 
 def register_in(

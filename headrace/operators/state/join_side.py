@@ -151,6 +151,12 @@ class JoinSide:
                 return Pairs(*out[:, :filled])
             out = np.concatenate([out, np.empty_like(out)], axis=1)
 
+    def heads(self, words: Words) -> Ids:
+        """Where the rows of each word's bucket begin."""
+        found = np.empty(len(words), np.int64)
+        heads(self._buckets.table, self._side, words, found)
+        return found
+
     def expire(self, frontier: int) -> None:
         """Forget rows that end at or before `frontier` + 1: no future row can meet them."""
         bound = frontier + 1 if frontier < MAX_TIME else frontier
@@ -212,8 +218,7 @@ class JoinSide:
     def withdraw(self, negatives: Batch, words: Words, ids: Ids) -> None:
         """Cancel withdrawals (held under `ids`) against the rows they withdraw."""
         assert negatives.end is not None
-        cursors = np.empty(len(words), np.int64)
-        heads(self._buckets.table, self._side, words, cursors)
+        cursors = self.heads(words)
         low, high = np.full(len(words), MIN_TIME, np.int64), np.full(len(words), MAX_TIME, np.int64)
         pairs = self.meet(cursors, words, low, high, np.ones(len(words), np.int64))
         fits = (pairs.sign > 0) & (pairs.end == negatives.end[pairs.probe])
@@ -229,30 +234,39 @@ class JoinSide:
         self.kill(np.concatenate([distinct[partner[partner != EMPTY]], ids]))
 
     def close(self, punctuation: Punctuation) -> None:
-        """No future row of the other side matches: forget the rows that could only meet such rows.
-
-        Constants for all key columns are looked up by key; other patterns need a scan of all rows.
-        """
+        """No future row of the other side matches: forget the rows that could only meet such rows."""
         self.closed = True
         if self.spilled:
             self.spilled.close(punctuation)
+        self.kill(self._matching(punctuation))
+
+    def holds(self, punctuation: Punctuation) -> bool:
+        """Whether a row that is not over matches; assumes so if rows are spilled."""
+        if self.spilled:
+            return True
+        ids = self._matching(punctuation)
+        return bool((self.links[ids - self.rows.base, END] > self._bound).any())
+
+    def _matching(self, punctuation: Punctuation) -> Ids:
+        """The ids of the rows that match.
+
+        Constants for all key columns are looked up by key; other patterns need a scan of all rows.
+        """
         names = [self.rows.schema.names[k] for k in self._keys]
         wanted = [punctuation.columns.get(name) for name in names]
         if wanted and all(isinstance(p, Constant) for p in wanted):
-            self.kill(self._with_key([p.value for p in wanted if isinstance(p, Constant)]))
-            return
+            return self._with_key([p.value for p in wanted if isinstance(p, Constant)])
         rows = self.rows.rows(np.arange(self.rows.base, self.rows.next))
         speaks_of = punctuation.matches(np.full(rows.num_rows, MIN_TIME, np.int64), rows)
-        self.kill(np.flatnonzero(speaks_of) + self.rows.base)
+        return np.flatnonzero(speaks_of) + self.rows.base
 
     def _with_key(self, values: list[Any]) -> Ids:
         """The ids of the rows with these key values."""
         types = [self.rows.schema.field(k).type for k in self._keys]
         columns = [pa.array([v], t) for v, t in zip(values, types, strict=True)]
-        words, cursors = encode_keys(columns, 1, self._null_safe).words, np.empty(1, np.int64)
-        heads(self._buckets.table, self._side, words, cursors)
+        words = encode_keys(columns, 1, self._null_safe).words
         low, high = np.full(1, MIN_TIME, np.int64), np.full(1, MAX_TIME, np.int64)
-        ids = self.meet(cursors, words, low, high, np.ones(1, np.int64)).id
+        ids = self.meet(self.heads(words), words, low, high, np.ones(1, np.int64)).id
         mine = [c.take(pa.array(np.zeros(len(ids), np.int64))) for c in columns]
         return ids[equal_rows(mine, self.key_columns(self.rows.take(ids)), len(ids))]
 

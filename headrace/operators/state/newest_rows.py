@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace import tuning
-from headrace.arrays import Ids, Mask
-from headrace.kernels.newest import GONE, NONE, enqueue
+from headrace.arrays import Ids, Ints, Mask
+from headrace.kernels.hashing import EMPTY
+from headrace.kernels.newest import GONE, NONE, enqueue, gather, upsert
 from headrace.schema import Schema
 from headrace.spill.store import SpillStore
 from headrace.state.columns import Buffer
@@ -24,12 +26,14 @@ class NewestRows:
     """Rows in order of entry, chained by partition; a row that is one too many displaces the oldest.
 
     Adding a row takes constant time. Displaced rows stay in the store until they are half of it. Partitions
-    and chains are derived from the rows, so a snapshot holds only the rows.
+    and chains are derived from the rows, so a snapshot holds only the rows. With `deletes`, a boolean column,
+    each partition has at most one row, and a row in which it is true takes that one out without replacing it.
     """
 
-    def __init__(self, schema: Schema, keys: Sequence[str], limit: int) -> None:
+    def __init__(self, schema: Schema, keys: Sequence[str], limit: int, deletes: str | None = None) -> None:
         self._keys = list(keys)
         self._limit = limit
+        self._deletes = deletes
         self.rows = RowStore(schema)
         self._unchain()
 
@@ -47,15 +51,25 @@ class NewestRows:
 
     def _chain(self, data: pa.RecordBatch) -> Ids:
         """Link the last rows of the store, which are `data`."""
-        codes = self._partitions.codes([data.column(name) for name in self._keys], data.num_rows)
-        self._have_chains(len(self._partitions))
-        self._following.extend(len(codes))
+        codes = self._codes(data)
         heads, tails, sizes, following = (np.asarray(b.view, np.int64) for b in self._buffers())
         displaced = np.empty(len(codes), np.int64)
         first = self.rows.next - len(codes)
-        enqueue(codes, first, self._limit, heads, tails, sizes, following, displaced)
+        if self._deletes is None:
+            enqueue(codes, first, self._limit, heads, tails, sizes, following, displaced)
+        else:
+            deletes = is_true(data.column(self._deletes))
+            upsert(codes, deletes, first, heads, sizes, following, displaced)
+            self._displaced += int(np.count_nonzero(deletes))
         self._displaced += int(np.count_nonzero(displaced != NONE))
         return displaced
+
+    def _codes(self, data: pa.RecordBatch) -> Ids:
+        """The partition of each row; makes room for chains and rows."""
+        codes: Ids = self._partitions.codes([data.column(name) for name in self._keys], data.num_rows)
+        self._have_chains(len(self._partitions))
+        self._following.extend(len(codes))
+        return codes
 
     def _buffers(self) -> tuple[Buffer, Buffer, Buffer, Buffer]:
         return self._heads, self._tails, self._sizes, self._following
@@ -77,6 +91,23 @@ class NewestRows:
         closed = punctuation.matches(np.full(len(self.rows), MIN_TIME), self._all())
         if closed.any():
             self._keep(self._live() & ~closed)
+
+    def remap(self, name: str, new: Ints) -> None:
+        """Replace the numbers in a column by others; rows whose number becomes EMPTY are forgotten."""
+        data = self._all()
+        at = data.schema.get_field_index(name)
+        codes = new[data.column(at).to_numpy()]
+        kept = np.flatnonzero(self._live() & (codes != EMPTY))
+        data = data.set_column(at, data.schema.field(at), pa.array(codes)).take(pa.array(kept))
+        self.rows.compact(np.zeros(len(self.rows), np.bool_))
+        self._unchain()
+        self.add(data)
+
+    def values(self, name: str) -> Ints:
+        """The numbers in a column of all rows in the store."""
+        at = self.rows.schema.get_field_index(name)
+        found: Ints = self.rows.take(np.arange(self.rows.base, self.rows.next))[at].to_numpy()
+        return found
 
     def _live(self) -> Mask:
         """Which rows of the store have not been displaced."""
@@ -113,3 +144,37 @@ class NewestRows:
         if chunk["reset"]:
             self._unchain()
         self._chain(chunk["rows"])
+
+
+def is_true(flags: pa.Array) -> Mask:
+    """Where a boolean column is true; NULL is not."""
+    mask: Mask = pc.fill_null(flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
+    return mask
+
+
+class PendingRows(NewestRows):
+    """Rows in order of entry, chained by partition, until `slide` of them are there: then they are released.
+
+    What is kept is that of `NewestRows`, with released rows in place of displaced ones.
+    """
+
+    def __init__(self, schema: Schema, keys: Sequence[str], slide: int) -> None:
+        super().__init__(schema, keys, slide)
+
+    def release_with(self, data: pa.RecordBatch) -> tuple[Ids, Ids]:
+        """Add rows in order; returns the rows that are released, and the position of the row that does it."""
+        self.rows.append(data)
+        return self._gather(data)
+
+    def _chain(self, data: pa.RecordBatch) -> Ids:
+        return self._gather(data)[0]
+
+    def _gather(self, data: pa.RecordBatch) -> tuple[Ids, Ids]:
+        """Link the last rows of the store, which are `data`."""
+        codes = self._codes(data)
+        heads, tails, sizes, following = (np.asarray(b.view, np.int64) for b in self._buffers())
+        released, by = np.empty((2, len(self.rows)), np.int64)
+        first = self.rows.next - len(codes)
+        count = gather(codes, first, self._limit, heads, tails, sizes, following, released, by)
+        self._displaced += count
+        return released[:count], by[:count]

@@ -10,7 +10,15 @@ import numpy as np
 from headrace import tuning
 from headrace.arrays import Ints, Mask
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.sessions import assign_sessions, gather_sessions, judge_rows, link_sessions, unlink
+from headrace.kernels.sessions import (
+    NEWER,
+    OLDER,
+    assign_sessions,
+    gather_sessions,
+    judge_rows,
+    link_sessions,
+    unlink,
+)
 from headrace.spill.store import SpillStore
 from headrace.state.code_table import CodeTable
 from headrace.state.columns import Buffer
@@ -113,6 +121,11 @@ class Sessions:
         """Whether most sessions are over."""
         return 2 * self._over > self.next + tuning.current.compact_after
 
+    @property
+    def none_open(self) -> bool:
+        """Whether there are sessions, and all are over."""
+        return 0 < self._over == self.next
+
     def forget(self, groups: GroupIndex, also_used: Ints = _NOTHING) -> tuple[Ints, Ints]:
         """Drop closed sessions and groups without a session; returns the new codes, EMPTY for dropped
         groups."""
@@ -212,6 +225,25 @@ class OpenMergingSessions(Sessions):
         known_ones = (self._opened.view, self._links.view, *lines)
         judge_rows(times, groups, order, gap, frontier, *known_ones, least, late)
         return late
+
+    def of_groups(self, groups: Ints) -> Ints:
+        """The sessions of some groups."""
+        self._have(int(groups.max(initial=-1)) + 1)
+        found: list[int] = []
+        for group in groups.tolist():
+            found += self._around(int(self._opened.view[group]))
+        return np.array(found, np.int64)
+
+    def _around(self, session: int) -> list[int]:
+        """A session and all others of its group; none if it is EMPTY."""
+        links = self._links.view
+        while session != EMPTY and links[session, OLDER] != EMPTY:
+            session = int(links[session, OLDER])
+        found: list[int] = []
+        while session != EMPTY:
+            found.append(session)
+            session = int(links[session, NEWER])
+        return found
 
     def close(self, sessions: Ints) -> None:
         self._have(0)

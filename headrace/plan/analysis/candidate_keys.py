@@ -11,13 +11,18 @@ from typing import Any, Final
 
 from headrace.expressions import Column, Expression
 from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
 from headrace.plan.nodes.sequence import StepKind
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.trees import is_static
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.windows import Rows
 from headrace.schema import Schema
 
@@ -88,7 +93,7 @@ def _window(plan: nodes.Window) -> list[Key]:
     return candidate_keys(plan.input) if spec is None else _meeting(plan.input, spec.keys)
 
 
-def _aggregate(plan: nodes.Aggregate | TopN | Lag) -> list[Key]:
+def _aggregate(plan: nodes.Aggregate | TopN | Lag | Over | DistinctOn) -> list[Key]:
     return _meeting(plan.input, plan.keys)
 
 
@@ -98,7 +103,15 @@ def _meeting(plan: Plan, keys: Sequence[str]) -> list[Key]:
     return [*below, _columns(keys), *(_columns([name]) for name in keys)]
 
 
-def _join(plan: nodes.Join) -> list[Key]:
+def _outer_join(plan: OuterJoin) -> list[Key]:
+    """Columns of a side whose rows come without a partner are null in some rows, so they are no keys."""
+    if plan.kind is JoinKind.FULL:
+        return []
+    names = set(plan.left.schema.names)
+    return [key for key in join_keys(plan) if read(key) <= names]
+
+
+def join_keys(plan: nodes.Pairing) -> list[Key]:
     """The join keys, under the names of either side."""
     to_left = dict(zip(plan.right_keys, plan.left_keys, strict=True))
     to_right = dict(zip(plan.left_keys, plan.right_keys, strict=True))
@@ -111,6 +124,10 @@ def _join(plan: nodes.Join) -> list[Key]:
     right = [tuple(e.rename(to_left) for e in key) for key in _meeting(plan.right, plan.right_keys)]
     found = [*_meeting(plan.left, plan.left_keys), *right]
     return [*found, *(tuple(e.rename(to_right) for e in key) for key in found)]
+
+
+def _changelog(plan: Changelog) -> list[Key]:
+    return _meeting(plan.input, plan.keys) if plan.keys else candidate_keys(plan.input)
 
 
 def _sequence(plan: SequencePlan) -> list[Key]:
@@ -130,16 +147,21 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.Union: _positions,
     nodes.Window: _window,
     nodes.Granularity: _same,
-    nodes.Join: _join,
+    nodes.Join: join_keys,
+    OuterJoin: _outer_join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
     SessionAggregate: _aggregate,
     nodes.Distinct: _same,
     TopN: _aggregate,
     Lag: _aggregate,
+    Over: _aggregate,
+    DistinctOn: _aggregate,
+    Unnest: _same,
     nodes.Except: _positions,
     nodes.IStream: _same,
     nodes.DStream: _same,
     nodes.RStream: _same,
+    Changelog: _changelog,
     SequencePlan: _sequence,
 }

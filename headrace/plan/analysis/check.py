@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.types as pt
 
@@ -11,14 +11,20 @@ from headrace.errors import PlanError
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import sequence
 from headrace.plan.nodes.aggregates import FUNCTIONS, result_type
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import AggregateCall, Plan
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.outer_join import OuterJoin
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Mode, Step, StepKind
 from headrace.plan.nodes.sequence import Sequence as SequenceNode
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
+from headrace.plan.nodes.trees import is_static, walk
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.user_aggregates import UserCall
-from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, ordered
+from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, Upserts, ordered
 from headrace.schema import DataType, Schema
 from headrace.time.timestamp import MAX_TIME
 
@@ -131,6 +137,7 @@ def check(plan: Plan) -> None:
     for below in plan.inputs:
         check(below)
     CHECKS.get(type(plan), _nothing)(plan)
+    _reloadable(plan)
     names = plan.schema.names
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -139,6 +146,24 @@ def check(plan: Plan) -> None:
 
 def _nothing(plan: Plan) -> None:
     return None
+
+
+ROW_BY_ROW: Final = (nodes.Table, nodes.Select, nodes.Project, Unnest)
+"""What may be done with a table that is reloaded before it meets a stream."""
+
+
+def _reloadable(plan: Plan) -> None:
+    """A table that is reloaded has an answer for all time only after it has met a stream."""
+    if isinstance(plan, ROW_BY_ROW) or not plan.inputs or not is_static(plan):
+        return
+    table = next((each for each in walk(plan) if isinstance(each, nodes.Table) and each.changes), None)
+    if table is not None:
+        raise PlanError(
+            "HR-P024",
+            f"the table {table.name} is reloaded while queries run, and is grouped, combined or compared "
+            "before it is joined with a stream",
+            hint="filter it or choose columns, then join it with a stream; or leave reload out",
+        )
 
 
 def _union(plan: nodes.Union) -> None:
@@ -186,7 +211,7 @@ def _known(what: str, keys: Sequence[str], schema: Schema) -> None:
         )
 
 
-def _join(plan: nodes.Join) -> None:
+def _join(plan: nodes.Pairing) -> None:
     """Both sides are relations, and each pair of keys has comparable types."""
     _relations("a join", plan.inputs)
     if len(plan.left_keys) != len(plan.right_keys):
@@ -214,9 +239,20 @@ def _window(plan: nodes.Window) -> None:
     if isinstance(plan.spec, Session):
         raise PlanError("HR-P021", "a session without an aggregate", hint="use SessionAggregate")
     if isinstance(plan.spec, Rows):
-        _known("PARTITION BY", plan.spec.keys, plan.input.schema)
+        _known("PARTITION BY", plan.spec.columns, plan.input.schema)
+    if isinstance(plan.spec, Upserts):
+        _upserts(plan.spec, plan.input.schema)
     if plan.quality_column is not None and not isinstance(plan.spec, Range):
         raise PlanError("HR-P021", "this window has no size that could be reported", hint="use Range")
+
+
+def _upserts(spec: Upserts, schema: Schema) -> None:
+    """Each key has one row, and the column that says what deletes is a condition."""
+    if spec.count != 1:
+        raise PlanError("HR-P001", "a table holds one row of each key", hint="use Rows for more")
+    of = schema.field(spec.deletes).type
+    if not pt.is_boolean(of):
+        raise PlanError("HR-P006", f"{spec.deletes} is {of}, not a condition", hint="use a BOOLEAN")
 
 
 def _aggregate(plan: nodes.Aggregate) -> None:
@@ -254,6 +290,30 @@ def _lag(plan: Lag) -> None:
         _positive("LAG", call.offset)
 
 
+def _over(plan: Over) -> None:
+    if plan.input.is_relation:
+        raise PlanError("HR-P022", "OVER on a relation", hint="use OVER on the stream, then window it")
+    _known("PARTITION BY", plan.keys, plan.input.schema)
+    if plan.frame.preceding is not None and plan.frame.preceding < 0:
+        raise PlanError("HR-P001", "a frame that starts after its row", hint="count the rows before it")
+
+
+def _distinct_on(plan: DistinctOn) -> None:
+    if plan.input.is_relation:
+        raise PlanError("HR-P022", "DISTINCT ON a relation", hint="use it on the stream, then window it")
+    _known("DISTINCT ON", plan.keys, plan.input.schema)
+    if plan.within is not None:
+        _positive("WITHIN", plan.within)
+
+
+def _unnest(plan: Unnest) -> None:
+    """The new columns have names of their own, and as many as there are parts."""
+    names = plan.schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise PlanError("HR-P011", f"two columns are named {twice!r}", place="UNNEST", hint="rename one")
+
+
 def _granularity(plan: nodes.Granularity) -> None:
     _relations("granularity", plan.inputs)
     _positive("GRANULARITY", plan.grain)
@@ -269,9 +329,19 @@ def ends_known(plan: Plan) -> bool:
     """Whether each row's end is known when it starts."""
     if isinstance(plan, nodes.Window):
         return not isinstance(plan.spec, Rows)
-    made = isinstance(plan, (nodes.Distinct, nodes.Except, TopN))
+    made = isinstance(plan, (nodes.Distinct, nodes.Except, TopN, OuterJoin))
     changing = isinstance(plan, nodes.Aggregate) and not isinstance(plan, nodes.SlidingAggregate)
     return not made and not changing and all(ends_known(p) for p in plan.inputs)
+
+
+def _changelog(plan: Changelog) -> None:
+    """Its operation has a name of its own, and its keys are columns."""
+    _to_stream(plan)
+    _known("PRIMARY KEY", plan.keys, plan.input.schema)
+    if plan.operation in plan.input.schema.names:
+        raise PlanError(
+            "HR-P002", f"there is a column {plan.operation!r} already", hint="choose another name"
+        )
 
 
 def _to_stream(plan: nodes.ToStream) -> None:
@@ -310,6 +380,8 @@ def _is_from_the_beginning(plan: Plan) -> bool:
     relations = [p for p in plan.inputs if p.is_relation]
     if isinstance(plan, nodes.Except):
         return _is_from_the_beginning(plan.left)
+    if isinstance(plan, OuterJoin):
+        return any(map(_is_from_the_beginning, plan.lasting))
     held = map(_is_from_the_beginning, relations)
     return bool(relations) and (all(held) if isinstance(plan, nodes.Join) else any(held))
 
@@ -322,7 +394,9 @@ def _longest(plan: Plan) -> int:
         return 1
     if isinstance(plan, nodes.Window):
         return LONGEST.get(type(plan.spec), lambda spec: MAX_TIME)(plan.spec)
-    below = [_longest(p) for p in plan.inputs if p.is_relation]
+    below = [
+        _longest(p) for p in (plan.lasting if isinstance(plan, OuterJoin) else plan.inputs) if p.is_relation
+    ]
     if isinstance(plan, nodes.Join):
         return min(below, default=MAX_TIME)
     return max(below, default=MAX_TIME)
@@ -344,6 +418,7 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.Union: _union,
     nodes.Except: _except,
     nodes.Join: _join,
+    OuterJoin: _join,
     nodes.Window: _window,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
@@ -352,8 +427,12 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     nodes.Distinct: lambda plan: _relations("DISTINCT", plan.inputs),
     TopN: _top_n,
     Lag: _lag,
+    Over: _over,
+    DistinctOn: _distinct_on,
+    Unnest: _unnest,
     nodes.IStream: _to_stream,
     nodes.DStream: _to_stream,
+    Changelog: _changelog,
     nodes.RStream: _rstream,
     sequence.Sequence: check_sequence,
 }

@@ -28,9 +28,11 @@ from headrace.expressions import Cast, Literal
 from headrace.expressions.functions.rule import UserFunction
 from headrace.plan.analysis.ordering import Expand, Order
 from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan, Source, Table
 from headrace.plan.nodes.lag import LagCall
 from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.quality import without_bounds
 from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.trees import minds_order, sources_of
@@ -79,7 +81,7 @@ def _parameters(plan: Plan) -> list[Any]:
     if isinstance(plan, Source):
         return [plan.name, plan.time.value, plan.stamp, plan.is_relation]
     if isinstance(plan, Table):
-        return [plan.name]
+        return [plan.name, "changes"] if plan.changes else [plan.name]
     scope = pa.schema([field for below in plan.inputs for field in below.schema])
     if isinstance(plan, nodes.Project):
         return [_plain(expression, scope) for _, expression in plan.columns]
@@ -200,10 +202,10 @@ def stays_open(plan: Plan) -> bool:
         return True
     if isinstance(plan, nodes.Window):
         return isinstance(plan.spec, (Rows, Unbounded))
-    through = (nodes.Select, nodes.Project, nodes.Union, nodes.Join)
+    through = (nodes.Select, nodes.Project, nodes.Union, nodes.Join, OuterJoin)
     return isinstance(plan, through) and all(map(stays_open, plan.inputs))
 
 
 def remembers_nothing(plan: Plan) -> bool:
     """Whether a node that waits keeps nothing once it has answered for all rows that came."""
-    return isinstance(plan, (nodes.IStream, nodes.DStream)) and stays_open(plan.input)
+    return isinstance(plan, (nodes.IStream, nodes.DStream, Changelog)) and stays_open(plan.input)

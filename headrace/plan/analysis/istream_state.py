@@ -12,12 +12,13 @@ from typing import Any, Final
 from headrace.expressions import Column
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.session import SessionAggregate
-from headrace.plan.nodes.trees import is_static
+from headrace.plan.nodes.trees import is_static, walk
 from headrace.plan.nodes.windows import Now, Range, Sliding, Ticks, Unbounded
 
 Names = frozenset[str]
-GROWS: Final = (nodes.Select, nodes.Project, nodes.Join, nodes.Union, nodes.Distinct)
+GROWS: Final = (nodes.Select, nodes.Project, nodes.Join, nodes.Union, nodes.Distinct, OuterJoin)
 """Nodes that keep a growing relation growing."""
 TIME_WINDOWS: Final = (Range, Sliding, Now, Unbounded)
 """Windows in which the start of a row depends on its time alone, and in which it ends later."""
@@ -33,7 +34,9 @@ def only_grows(plan: Plan) -> bool:
     if isinstance(plan, nodes.Window):
         return isinstance(plan.spec, Unbounded)
     if isinstance(plan, nodes.Table):
-        return True
+        return not plan.changes
+    if isinstance(plan, OuterJoin) and plan.kind is not JoinKind.SEMI:
+        return False
     return isinstance(plan, GROWS) and all(only_grows(each) for each in plan.inputs)
 
 
@@ -51,7 +54,7 @@ def _source(plan: nodes.Source) -> Names | None:
 
 
 def _always(plan: nodes.Table) -> Names | None:
-    return frozenset()
+    return None if plan.changes else frozenset()
 
 
 def _same(plan: nodes.Unary) -> Names | None:
@@ -107,7 +110,7 @@ BEGINNINGS: Final[dict[type[Plan], Callable[[Any], Names | None]]] = {
 # Relations in which each row is valid at exactly one tick: RSTREAM can report a row and forget it.
 
 
-KEEPS = (nodes.Select, nodes.Project, nodes.Union, nodes.Join)
+KEEPS = (nodes.Select, nodes.Project, nodes.Union, nodes.Join, OuterJoin)
 """Nodes that keep the intervals of their input; for two inputs with equal intervals, these."""
 
 
@@ -121,11 +124,22 @@ def ticks_of(plan: Plan) -> Ticks | None:
         return (
             plan.spec.ticks if isinstance(plan.spec, Sliding) and plan.spec.size <= plan.spec.slide else None
         )
-    if not isinstance(plan, KEEPS):
+    if not isinstance(plan, KEEPS) or has_changing_table(plan):
         return None
-    joined = isinstance(plan, nodes.Join)
-    found = {ticks_of(each) for each in plan.inputs if not (joined and is_static(each))}
+    found = {ticks_of(each) for each in plan.inputs if not has_no_ticks(plan, each)}
     return found.pop() if len(found) == 1 else None
+
+
+def has_changing_table(plan: Plan) -> bool:
+    """Whether a table that is reloaded is looked up: a pair may end with its row of the table."""
+    return any(isinstance(each, nodes.Table) and each.changes for each in walk(plan))
+
+
+def has_no_ticks(plan: Plan, below: Plan) -> bool:
+    """Whether an input is a table in which a join only looks up partners: it adds no changes of its own."""
+    if isinstance(plan, OuterJoin) and below in plan.lasting:
+        return False
+    return isinstance(plan, nodes.Pairing) and is_static(below)
 
 
 def reported(plan: Plan, ticks: Ticks) -> nodes.RStream:

@@ -29,13 +29,17 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
+from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.trees import takes_pieces, walk
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.user_aggregates import UserCall
-from headrace.plan.nodes.windows import Sliding
+from headrace.plan.nodes.windows import Sliding, SlidingRows
 
-INSENSITIVE = (Select, Project)
+INSENSITIVE = (Select, Project, Unnest)
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,44 @@ class Disorder:
     admitted: frozenset[str] = frozenset()
 
 
-def place_orders(plan: Plan, disorder: Disorder) -> Plan:
-    """`plan` with every disordered stream sorted below the first operator that needs it."""
-    return _place(plan, disorder, any_order_ok=False, pieces=True)
+def place_orders(plan: Plan, disorder: Disorder, ordered: bool = True) -> Plan:
+    """`plan` with every disordered stream sorted below the first operator that needs it.
+
+    If the results need not be `ordered`, their last aggregate answers closed groups early.
+    """
+    early = None if ordered else _place_early(plan, disorder)
+    return _place(plan, disorder, any_order_ok=False, pieces=True) if early is None else early
+
+
+def _place_early(plan: Plan, disorder: Disorder) -> Plan | None:
+    """The plan with an aggregate over windows or sessions that answers early; None if it has none.
+
+    Above the aggregate there may be only nodes that pass each row on by itself.
+    """
+    if isinstance(plan, INSENSITIVE) or (isinstance(plan, RStream) and plan.once):
+        below = _place_early(plan.inputs[0], disorder)
+        return None if below is None else plan.with_inputs((below,))
+    if isinstance(plan, Union):
+        return _place_early_union(plan, disorder)
+    if not isinstance(plan, (SlidingAggregate, SessionAggregate)) or not plan.keys:
+        return None
+    if any(call.minds_order for call in plan.calls):
+        return None
+    below = _place(plan.input, disorder, True, True)
+    if isinstance(plan, SlidingAggregate):
+        tumbling = plan.window.size == plan.window.slide
+        return _by_window(plan, below if tumbling else Expand(below, plan.window), EarlyWindows)
+    single = any(isinstance(call, UserCall) and not call.definition.merges for call in plan.calls)
+    return None if single else _as(EarlySessions, plan, below)
+
+
+def _place_early_union(plan: Union, disorder: Disorder) -> Plan | None:
+    """A union of results as they come, if one of its branches answers early."""
+    early = [_place_early(branch, disorder) for branch in plan.branches]
+    if all(branch is None for branch in early):
+        return None
+    branches = zip(early, plan.branches, strict=True)
+    return Merge(tuple(_place(b, disorder, True, True) if e is None else e for e, b in branches))
 
 
 def _place(plan: Plan, disorder: Disorder, any_order_ok: bool, pieces: bool) -> Plan:
@@ -131,8 +170,13 @@ def _place_admitting(plan: SlidingAggregate, disorder: Disorder) -> Plan:
     if not is_disordered(placed, disorder):
         return plan.with_inputs((placed,))
     _refuse_order(plan)
+    return _by_window(plan, Order(Expand(placed, plan.window)), SlidingAggregate)
+
+
+def _by_window(plan: SlidingAggregate, below: Plan, kind: type[SlidingAggregate]) -> Plan:
+    """The aggregate over copies of rows, one for each window."""
     window = plan.window
-    each = replace(plan, input=Order(Expand(placed, window)), window=_one_slide(window))
+    each = _as(kind, replace(plan, window=_one_slide(window)), below)
     if plan.bounds is None or window.size == window.slide:
         return each
     start, end = plan.bounds
@@ -155,8 +199,13 @@ def _place_sessions(plan: SessionAggregate, disorder: Disorder) -> Plan:
             f"{single.function} cannot merge, but under `admit` a late row may make one session of two",
             hint=f"give {single.function} a method merge(state, later), or enforce this stream strictly",
         )
+    return _as(MergingSessions, plan, below)
+
+
+def _as(kind: type[Aggregate], plan: Aggregate, below: Plan) -> Plan:
+    """The node as another kind of node with the same fields, over another input."""
     values = {f.name: getattr(plan, f.name) for f in fields(plan)}
-    return MergingSessions(**{**values, "input": below})
+    return kind(**{**values, "input": below})
 
 
 def _refuse_order(plan: Aggregate) -> None:
@@ -174,9 +223,9 @@ def is_disordered(plan: Plan, disorder: Disorder) -> bool:
     """Whether the rows of a placed plan may come out of order."""
     if isinstance(plan, Source):
         return plan.name in disorder.streams
-    if isinstance(plan, Merge):
+    if isinstance(plan, (Merge, EarlyWindows, EarlySessions)):
         return True
-    return isinstance(plan, (*INSENSITIVE, Expand)) and is_disordered(plan.inputs[0], disorder)
+    return isinstance(plan, (*INSENSITIVE, Expand, RStream)) and is_disordered(plan.inputs[0], disorder)
 
 
 def _sources(plan: Plan) -> frozenset[str]:
@@ -187,14 +236,17 @@ def _sources(plan: Plan) -> frozenset[str]:
 
 # The order of simultaneous rows, if the result depends on it.
 #
-# Only `[ROWS n]`, `LAG`, `first` and `last` depend on it. The law: on a path of selections, projections and
-# lags from one source or table, simultaneous rows keep the order in which it delivered them; anywhere else
-# (after a union, join, aggregate …) they are ordered by content, column by column, nulls first, NaN last. So
-# the answer depends on the rows alone, never on scheduling, batching or parallelism.
+# Only `[ROWS n]`, `LAG`, frames of rows, `DISTINCT ON`, `first` and `last` depend on it. The law: on a path
+# of nodes that take a stream row by row (selections, projections, unnestings, LAG, OVER, DISTINCT ON) from
+# one source or table, simultaneous rows keep the order in which it delivered them; anywhere else (after a
+# union, join, aggregate …) they are ordered by content, column by column, nulls first, NaN last. So the
+# answer depends on the rows alone, never on scheduling, batching or parallelism.
 
 
 def keeps_arrival_order(plan: Plan) -> bool:
     """Whether simultaneous rows of `plan` are taken in the order of their source."""
-    while isinstance(plan, (Select, Project, Lag, Window, Order)):
+    while isinstance(plan, (Select, Project, Unnest, Lag, Over, DistinctOn, Window, Order)):
+        if isinstance(plan, Window) and isinstance(plan.spec, SlidingRows):
+            return False  # rows of different partitions enter at one instant
         plan = plan.input
     return isinstance(plan, (Source, Table))

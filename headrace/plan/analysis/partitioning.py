@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,16 +23,21 @@ import pyarrow.types as pt
 
 from headrace.expressions import Column, Expression, lit
 from headrace.expressions.substitution import is_movable, respects_equality, substitute
-from headrace.plan.analysis.candidate_keys import Key, candidate_keys, renaming, row_window
+from headrace.plan.analysis.candidate_keys import Key, candidate_keys, join_keys, read, renaming, row_window
 from headrace.plan.analysis.istream_state import never_cancels
 from headrace.plan.nodes import core as nodes
+from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
 from headrace.plan.nodes.sequence import StepKind
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.trees import is_static
+from headrace.plan.nodes.unnest import Unnest
 from headrace.schema import Schema
 
 Keys = dict[str, Key]
@@ -231,6 +236,35 @@ def _lag(search: Search, plan: Lag, key: Key | None) -> Iterator[Keys]:
     return _by(search, plan, key, plan.keys, f"LAG of each {', '.join(plan.keys)}")
 
 
+def _over(search: Search, plan: Over, key: Key | None) -> Iterator[Keys]:
+    names = ", ".join(map(str, plan.calls))
+    if not plan.keys:
+        hint = "write PARTITION BY if each key may have frames of its own rows"
+        return search.refuse(f"the frame of {names} has rows of all keys", hint, True)
+    return _by(search, plan, key, plan.keys, f"{names} of each {', '.join(plan.keys)}")
+
+
+def _distinct_on(search: Search, plan: DistinctOn, key: Key | None) -> Iterator[Keys]:
+    if not plan.keys:
+        return search.refuse("DISTINCT ON () takes the first of all rows", "name a key", True)
+    return _by(search, plan, key, plan.keys, f"the first row of each {', '.join(plan.keys)}")
+
+
+def _read(key: Key | None) -> frozenset[str]:
+    """The columns that a key reads."""
+    return frozenset(name for each in key or () for name in each.columns())
+
+
+def _unnest(search: Search, plan: Unnest, key: Key | None) -> Iterator[Keys]:
+    """Keys of the row: what is in its array is known only in the shard."""
+    known = set(plan.input.schema.names)
+    made = ", ".join(name for name in plan.schema.names if name not in known and name in _read(key))
+    if made:
+        hint = "on Spark, explode the array before you pass the stream"
+        return search.refuse(f"the elements of an array, {made}, cannot decide where a row goes", hint)
+    return search.ways(plan.input, key)
+
+
 def _by(
     search: Search, plan: nodes.Unary, key: Key | None, allowed: Sequence[str], what: str
 ) -> Iterator[Keys]:
@@ -260,7 +294,7 @@ def _offered(search: Search, plan: Plan, what: str, hint: str = "") -> Iterator[
         search.refuse(f"{what} needs all rows in one place", hint, True)
 
 
-def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
+def _join(search: Search, plan: nodes.Pairing, key: Key | None) -> Iterator[Keys]:
     """Keys made of the join columns, on both sides in the same types."""
     static = [is_static(each) for each in plan.inputs]
     if any(static):
@@ -282,7 +316,24 @@ def _join(search: Search, plan: nodes.Join, key: Key | None) -> Iterator[Keys]:
     return _together(search, plan.inputs, (left, right))
 
 
-def _beside_table(search: Search, plan: nodes.Join, key: Key | None, table: int) -> Iterator[Keys]:
+def _outer_join(search: Search, plan: OuterJoin, key: Key | None) -> Iterator[Keys]:
+    """As for a join, but a row without a partner is in the shard of its own key, where its nulls are not."""
+    if any(map(is_static, plan.lasting)):
+        reason = "a table is in every shard, and its rows without a partner would be answered by each"
+        return search.refuse(reason, "put the stream on the side whose rows are kept", True)
+    if plan.kind is JoinKind.FULL:
+        if key is not None:
+            names = ", ".join(map(str, key))
+            return search.refuse(f"rows without a partner have nulls, and cannot be divided by {names}")
+        if plan.left_keys:
+            return chain.from_iterable(_join(search, plan, each) for each in join_keys(plan) if each)
+    if key is not None and not read(key) <= set(plan.left.schema.names):
+        names = ", ".join(map(str, key))
+        return search.refuse(f"rows without a partner have nulls in {names}, which cannot divide them")
+    return _join(search, plan, key)
+
+
+def _beside_table(search: Search, plan: nodes.Pairing, key: Key | None, table: int) -> Iterator[Keys]:
     """Every shard has all rows of the table, so each row of the stream finds its matches in any shard."""
     stream, keys = plan.inputs[1 - table], (plan.left_keys, plan.right_keys)
     if key is not None:
@@ -298,7 +349,7 @@ def _table(search: Search, plan: nodes.Table, key: Key | None) -> Iterator[Keys]
     return search.refuse(reason, "join it with a stream", True)
 
 
-def _agree(left: Expression, right: Expression, plan: nodes.Join) -> bool:
+def _agree(left: Expression, right: Expression, plan: nodes.Pairing) -> bool:
     """Whether both sides compute the same for equal keys; plain columns are made comparable at the source."""
     if isinstance(left, Column):
         return True
@@ -352,6 +403,11 @@ def _istream(search: Search, plan: nodes.IStream, key: Key | None) -> Iterator[K
     return search.ways(plan.input, key) if free else _content(search, plan, key)
 
 
+def _changelog(search: Search, plan: Changelog, key: Key | None) -> Iterator[Keys]:
+    """Keys made of its own keys: the old and the new row of one must meet. Without any, of the whole row."""
+    return _by(search, plan, key, plan.keys or plan.input.schema.names, "CHANGELOG")
+
+
 def _except(search: Search, plan: nodes.Except, key: Key | None) -> Iterator[Keys]:
     """Keys made of the columns of both sides; a static right side is in every shard."""
     if key is None:
@@ -373,15 +429,20 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Window: _window,
     nodes.Granularity: _told,
     nodes.Join: _join,
+    OuterJoin: _outer_join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _aggregate,
     SessionAggregate: _session,
     nodes.Distinct: _content,
     TopN: _top_n,
     Lag: _lag,
+    Over: _over,
+    DistinctOn: _distinct_on,
+    Unnest: _unnest,
     nodes.Except: _except,
     nodes.IStream: _istream,
     nodes.DStream: _content,
     nodes.RStream: _same,
+    Changelog: _changelog,
     SequencePlan: _sequence,
 }

@@ -9,20 +9,21 @@ each row, the signed intervals themselves cross the cut: an `Inlet` reads them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headrace.plan.analysis.istream_state import reported, ticks_of
+from headrace.plan.analysis.istream_state import has_changing_table, has_no_ticks, reported, ticks_of
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.analysis.partitioning import Partitioning, partition
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Inlet, Plan, Source
+from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.top_n import TopN
-from headrace.plan.nodes.trees import exchange, is_static, minds_order, sources_of, takes_pieces, walk
+from headrace.plan.nodes.trees import exchange, minds_order, sources_of, takes_pieces, walk
 from headrace.plan.nodes.windows import Range, Sliding, Ticks
 
 STEADY = (
-    *(nodes.Select, nodes.Project, nodes.Union, nodes.Join),
+    *(nodes.Select, nodes.Project, nodes.Union, nodes.Join, OuterJoin),
     *(nodes.Aggregate, nodes.Distinct, nodes.Except, TopN),
 )
 
@@ -32,20 +33,37 @@ class Stage:
     """A plan, the partitioning of its streams, and the source that replaces its result in later stages.
 
     `output` is the source that later stages read; None for the last stage, which has the result of the query.
+    `stand_ins` are pairs of a node of this stage and what it stands for, the newest cut first.
     """
 
     plan: Plan
     partitioning: Partitioning
     output: Source | None = None
+    stand_ins: tuple[tuple[Plan, Plan], ...] = ()
+
+    def written(self, node: Plan) -> Plan:
+        """The node of the whole plan that became this node of the stage."""
+        for stand_in, part in self.stand_ins:
+            node = exchange(node, stand_in, part)
+        return node
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The part below the cut, the source that replaces it, and the part above."""
+    """The part below the cut, the source that replaces it, and the part above.
+
+    `stand_in` is the node of the upper part, made from the source, that replaces `part` of the plan.
+    """
 
     lower: Plan
     output: Source
     upper: Plan
+    stand_in: Plan
+    part: Plan
+
+    def above(self, stage: Stage) -> Stage:
+        """A stage of the part above, as a stage of the whole plan."""
+        return replace(stage, stand_ins=(*stage.stand_ins, (self.stand_in, self.part)))
 
 
 def stages(plan: Plan) -> list[Stage]:
@@ -66,11 +84,11 @@ def stages(plan: Plan) -> list[Stage]:
         best = best or (cut, lower)
         upper = partition(cut.upper)
         if upper.keys is not None:
-            return [Stage(cut.lower, lower, cut.output), Stage(cut.upper, upper)]
+            return [Stage(cut.lower, lower, cut.output), cut.above(Stage(cut.upper, upper))]
     if best is None:
         return [Stage(plan, whole)]
     cut, lower = best
-    return [Stage(cut.lower, lower, cut.output), *stages(cut.upper)]
+    return [Stage(cut.lower, lower, cut.output), *map(cut.above, stages(cut.upper))]
 
 
 def cuts(plan: Plan) -> Iterator[Cut]:
@@ -91,12 +109,12 @@ def _stream_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
     None if they would be in order of arrival, which shards do not know of each other.
     """
     output = Source(name, part.schema)
-    upper = exchange(plan, part, output)
-    if any(map(minds_order, walk(upper))):
+    stand_in: Plan = output
+    if any(map(minds_order, walk(exchange(plan, part, output)))):
         if keeps_arrival_order(part):
             return None
-        upper = exchange(plan, part, nodes.Union((output,)))
-    return Cut(part, output, upper)
+        stand_in = nodes.Union((output,))
+    return Cut(part, output, exchange(plan, part, stand_in), stand_in, part)
 
 
 def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
@@ -106,12 +124,13 @@ def _relation_cut(plan: Plan, part: Plan, name: str) -> Cut | None:
         inlet = Inlet(name, part.schema, relation=True)
         upper = exchange(plan, part, inlet)
         whole = all(map(takes_pieces, walk(upper))) or not any(map(_slides, walk(part)))
-        return Cut(part, inlet, upper) if whole else None
+        return Cut(part, inlet, upper, inlet, part) if whole else None
     output = Source(name, part.schema)
-    upper = exchange(plan, part, nodes.Window(output, Range(ticks.slide)))
+    stand_in = nodes.Window(output, Range(ticks.slide))
+    upper = exchange(plan, part, stand_in)
     if any(map(minds_order, walk(upper))):
         return None
-    return Cut(reported(part, ticks), output, upper)
+    return Cut(reported(part, ticks), output, upper, stand_in, part)
 
 
 def _slides(plan: Plan) -> bool:
@@ -133,8 +152,7 @@ def changes_at(plan: Plan) -> Ticks | None:
         return Ticks(1)
     if isinstance(plan, nodes.Window):
         return plan.spec.ticks if isinstance(plan.spec, Sliding) else None
-    if not isinstance(plan, STEADY):
+    if not isinstance(plan, STEADY) or has_changing_table(plan):
         return None
-    joined = isinstance(plan, nodes.Join)
-    found = {changes_at(each) for each in plan.inputs if not (joined and is_static(each))}
+    found = {changes_at(each) for each in plan.inputs if not has_no_ticks(plan, each)}
     return found.pop() if len(found) == 1 else None

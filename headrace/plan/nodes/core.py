@@ -55,6 +55,12 @@ class Plan:
         """The same node over other inputs."""
         raise AssertionError(type(self))
 
+    def _repr_html_(self) -> str:
+        """The plan as a notebook draws it."""
+        from headrace.plan.show import plan_html
+
+        return plan_html(self)
+
 
 @dataclass(frozen=True)
 class Source(Plan):
@@ -97,10 +103,14 @@ class Inlet(Source):
 
 @dataclass(frozen=True)
 class Table(Plan):
-    """A named relation that never changes: all its rows are valid at every instant."""
+    """A named relation: all its rows are valid at every instant, or until the table is reloaded.
+
+    `changes`: it may get other rows while queries run, from an instant on.
+    """
 
     name: str
     columns: Schema
+    changes: bool = False
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -250,11 +260,11 @@ class Equality(NamedTuple, Generic[Side]):
 
 
 @dataclass(frozen=True)
-class Join(Plan):
-    """Pairs that are valid at the same instant, equal on the keys, and pass `residual`.
+class Pairing(Plan):
+    """Brings the rows of two inputs together: equal on the keys, and such that the pair passes `residual`.
 
-    A pair is valid in the intersection. Column names of the two sides are disjoint. As in SQL, null equals
-    nothing, except in the pairs of keys at positions `null_safe` (`<=>`), in which null equals null.
+    Column names of the two sides are disjoint. As in SQL, null equals nothing, except in the pairs of keys at
+    positions `null_safe` (`<=>`), in which null equals null.
     """
 
     left: Plan
@@ -275,7 +285,7 @@ class Join(Plan):
         return [Equality(a, b, i in self.null_safe) for i, (a, b) in enumerate(pairs)]
 
     @cached_property
-    def _schema(self) -> Schema:
+    def pair_schema(self) -> Schema:
         """The columns of both sides; raises HR-P002 if a name occurs on both."""
         clash = set(self.left.schema.names) & set(self.right.schema.names)
         if clash:
@@ -286,10 +296,15 @@ class Join(Plan):
 
     @property
     def schema(self) -> Schema:
-        return self._schema
+        return self.pair_schema
 
     def with_inputs(self, inputs: tuple[Plan, ...]) -> Self:
         return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class Join(Pairing):
+    """The pairs of rows that are valid at the same instant; a pair is valid in the intersection."""
 
 
 def joined(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.plan.nodes.core import Aggregate, Granularity, Plan, Source, Table, Window
+from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence
 from headrace.plan.nodes.windows import Rows
 
@@ -25,7 +27,7 @@ def sources_of(plan: Plan) -> list[Source]:
 
 
 def is_static(plan: Plan) -> bool:
-    """Whether it reads only tables, so that it never changes."""
+    """Whether it reads only tables, so that it changes only if one of them is reloaded."""
     if isinstance(plan, (Source, Table)):
         return isinstance(plan, Table)
     return all(is_static(each) for each in plan.inputs)
@@ -53,8 +55,10 @@ def minds_order(plan: Plan) -> bool:
         return isinstance(plan.spec, Rows)
     if isinstance(plan, Sequence):
         return any(map(plan.order_matters, range(len(plan.steps))))
-    if isinstance(plan, Lag):
+    if isinstance(plan, (Lag, DistinctOn)):
         return True
+    if isinstance(plan, Over):
+        return plan.minds_order
     return isinstance(plan, Aggregate) and any(call.minds_order for call in plan.calls)
 
 

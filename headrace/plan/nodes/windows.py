@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from headrace.errors import PlanError
 
@@ -80,6 +82,49 @@ class Rows:
 
     def __post_init__(self) -> None:
         _positive("ROWS", self.count)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.keys
+
+    def over(self, columns: Sequence[str]) -> Self:
+        """The same window with other columns."""
+        return replace(self, keys=tuple(columns))
+
+
+@dataclass(frozen=True)
+class SlidingRows(Rows):
+    """`[ROWS n SLIDE m]`: the n newest rows, as of the last row whose number is a multiple of m.
+
+    Rows wait until m of them (of their partition) have come; all m enter at the time of the last one (Bai et
+    al., query graphs, Figure 16: a result is returned once some number of rows are processed).
+    """
+
+    slide: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("SLIDE", self.slide)
+
+
+@dataclass(frozen=True)
+class Upserts(Rows):
+    """`CREATE TABLE … PRIMARY KEY (keys)`: the newest row of each key, unless it deletes the key.
+
+    A row is valid from its time until the next row of its key comes. A row in which the boolean column
+    `deletes` is true is never valid. Without such a column, this is `Rows(1, keys)`.
+    """
+
+    count: int = 1
+    deletes: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.keys, self.deletes)
+
+    def over(self, columns: Sequence[str]) -> Self:
+        return replace(self, keys=tuple(columns[:-1]), deletes=columns[-1])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from headrace.expressions import Column, Comparison, Expression
 from headrace.expressions.substitution import conjunction, conjuncts, is_movable, respects_equality
 from headrace.expressions.types import family
-from headrace.plan.nodes.core import EQUALITIES, Equality, Join, Plan, Select, joined
+from headrace.plan.nodes.core import EQUALITIES, Equality, Join, Pairing, Plan, Select, joined
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin, outer_joined
 from headrace.plan.rewrite.selections import selected
 
 
@@ -51,7 +52,44 @@ def conditions_below(plan: Plan) -> Plan | None:
     return joined(selected(plan.left, left), selected(plan.right, right), pairs, conjunction(found.residual))
 
 
-def _placed(plan: Join) -> _Conditions:
+def selection_into_outer(plan: Plan) -> Plan | None:
+    """σp(x ⟕ y) → σp(x) ⟕ y for a condition on x, also for semi and anti joins.
+
+    Not for a condition on y, which is null where a row of x is alone; and not for a full join.
+    """
+    if not (isinstance(plan, Select) and isinstance(plan.input, OuterJoin)):
+        return None
+    join, parts = plan.input, conjuncts(plan.predicate)
+    left = set(join.left.schema.names)
+    down = [each for each in parts if is_movable(each) and each.columns() <= left]
+    if join.kind is JoinKind.FULL or not down:
+        return None
+    stay = [each for each in parts if each not in down]
+    return selected(replace(join, left=selected(join.left, down)), stay)
+
+
+def conditions_below_outer(plan: Plan) -> Plan | None:
+    """(x ⟕p∧q y) → x ⟕q σp(y) for a condition on y: a row that fails it is nobody's partner.
+
+    A condition on x decides in a semi join which rows can be in the answer, and moves as well. In a left
+    join, x has its rows whether they meet it or not; in a full join, so has y.
+    """
+    if not isinstance(plan, OuterJoin) or plan.residual is None or plan.kind is JoinKind.FULL:
+        return None
+    found = _placed(plan)
+    pairs, stay = [*plan.equalities, *found.keys], list(found.residual)
+    there, _ = _twins(plan, pairs)
+    left = found.left if plan.kind is JoinKind.SEMI else []
+    if plan.kind is not JoinKind.SEMI:
+        stay += found.left
+    if not (left or found.right or found.keys):
+        return None
+    right = [*found.right, *_across(left, there, plan.left)]
+    sides = selected(plan.left, left), selected(plan.right, right)
+    return outer_joined(plan.kind, *sides, pairs, conjunction(stay))
+
+
+def _placed(plan: Pairing) -> _Conditions:
     """Sort the conditions of the residual: for one side, for the keys, or for neither."""
     left, right = set(plan.left.schema.names), set(plan.right.schema.names)
     found = _Conditions()
@@ -71,7 +109,7 @@ def _placed(plan: Join) -> _Conditions:
     return found
 
 
-def _key(condition: Expression, plan: Join, left: set[str]) -> Equality[str] | None:
+def _key(condition: Expression, plan: Pairing, left: set[str]) -> Equality[str] | None:
     """The columns, one from each side and of one type, that a condition sets equal."""
     if not isinstance(condition, Comparison) or condition.op not in EQUALITIES:
         return None
@@ -90,7 +128,7 @@ def _key(condition: Expression, plan: Join, left: set[str]) -> Equality[str] | N
 HASHED = frozenset({"boolean", "integer", "float", "string", "date", "timestamp"})
 
 
-def _twins(plan: Join, pairs: list[Equality[str]]) -> tuple[dict[str, str], dict[str, str]]:
+def _twins(plan: Pairing, pairs: list[Equality[str]]) -> tuple[dict[str, str], dict[str, str]]:
     """From each key to the key of the other side, if both have the same type."""
     left, right = plan.left.schema, plan.right.schema
     same = [(a, b) for a, b, _ in pairs if left.field(a).type == right.field(b).type]

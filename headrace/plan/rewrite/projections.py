@@ -16,8 +16,12 @@ from headrace.plan.analysis.candidate_keys import renaming
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Plan, Project
+from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.outer_join import OuterJoin
+from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence, StepKind
 from headrace.plan.nodes.trees import minds_order, over
+from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.windows import Rows
 from headrace.plan.rewrite.selections import BY_TIME
 
@@ -90,9 +94,9 @@ def below_window(plan: Plan) -> Plan | None:
 def _keyed_anew(plan: Project, spec: Rows) -> Rows | None:
     """The window with its keys under their names after the projection."""
     after = {e.name: name for name, e in reversed(plan.columns) if isinstance(e, Column)}
-    if not set(spec.keys) <= after.keys():
+    if not set(spec.columns) <= after.keys():
         return None
-    return replace(spec, keys=tuple(after[key] for key in spec.keys))
+    return spec.over([after[name] for name in spec.columns])
 
 
 def below_union(plan: Plan) -> Plan | None:
@@ -181,6 +185,12 @@ def _project(plan: Project, needed: Names) -> Plan:
     return Project(below, columns)
 
 
+def _unnest(plan: Unnest, needed: Names) -> Plan:
+    """The operand's columns too; the new columns are made whether or not they are read."""
+    below = needed & set(plan.input.schema.names)
+    return over(plan, [_narrow(plan.input, below | plan.operand.columns())])
+
+
 def _union(plan: nodes.Union, needed: Names) -> Plan:
     """By position: every branch drops the same columns."""
     names = plan.schema.names
@@ -212,10 +222,10 @@ def _window(plan: nodes.Window, needed: Names) -> Plan:
         return _quality(plan, needed)
     if not keeps_arrival_order(plan.input):
         return _whole(plan, needed)
-    return _same(plan, needed | set(plan.spec.keys))
+    return _same(plan, needed | set(plan.spec.columns))
 
 
-def _join(plan: nodes.Join, needed: Names) -> Plan:
+def _join(plan: nodes.Pairing, needed: Names) -> Plan:
     """Both sides keep the keys and the columns of the residual."""
     if plan.residual is not None:
         needed |= plan.residual.columns()
@@ -234,6 +244,26 @@ def _aggregate(plan: nodes.Aggregate, needed: Names) -> Plan:
         return _whole(plan, needed)
     read = [name for call in calls for name in call.columns]
     return over(plan, [_narrow(plan.input, frozenset([*plan.keys, *read]))])
+
+
+def _distinct_on(plan: DistinctOn, needed: Names) -> Plan:
+    """The keys too, and all columns if content decides which row is the first."""
+    if not keeps_arrival_order(plan.input):
+        return _whole(plan, needed)
+    return _same(plan, needed | set(plan.keys))
+
+
+def _frames(plan: Over, needed: Names) -> Plan:
+    """Drop the calls that nobody reads; the rows keep the columns that are needed."""
+    calls = tuple(call for call in plan.calls if call.name in needed)
+    if not calls:
+        return _narrow(plan.input, needed)
+    if len(calls) < len(plan.calls):
+        plan = replace(plan, calls=calls)
+    if minds_order(plan) and not keeps_arrival_order(plan.input):
+        return _whole(plan, needed)
+    read = needed.union(plan.keys, *(call.columns for call in calls)) & set(plan.input.schema.names)
+    return over(plan, [_narrow(plan.input, read)])
 
 
 def _sliding(plan: nodes.SlidingAggregate, needed: Names) -> Plan:
@@ -273,8 +303,12 @@ NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.Window: _window,
     nodes.Granularity: _quality,
     nodes.Join: _join,
+    OuterJoin: _join,
     nodes.Aggregate: _aggregate,
     nodes.SlidingAggregate: _sliding,
+    Over: _frames,
+    DistinctOn: _distinct_on,
     nodes.RStream: _same,
+    Unnest: _unnest,
     Sequence: _sequence,
 }

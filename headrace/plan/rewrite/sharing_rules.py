@@ -257,8 +257,8 @@ def _window(plan: nodes.Window | nodes.Granularity, inputs: list[Part]) -> Found
         return Found(own, found)
     if not keeps_arrival_order(plan.input):
         return None
-    keys = tuple(columns[key] for key in plan.spec.keys)
-    return Found((plan.spec.count, keys), found, keys)
+    read = tuple(columns[name] for name in plan.spec.columns)
+    return Found((type(plan.spec), plan.spec.count, read), found, read)
 
 
 def _build_window(group: Group, inputs: list[Plan]) -> Plan:
@@ -266,8 +266,7 @@ def _build_window(group: Group, inputs: list[Plan]) -> Plan:
     assert isinstance(plan, (nodes.Window, nodes.Granularity))
     made = replace(plan, input=below, quality_column=group.wanted.get(_QUALITY))
     if isinstance(made, nodes.Window) and isinstance(made.spec, Rows):
-        keys = tuple(group.columns[key] for key in group.own)
-        return replace(made, spec=replace(made.spec, keys=keys))
+        return replace(made, spec=made.spec.over([group.columns[each] for each in group.own]))
     return made
 
 

@@ -18,6 +18,7 @@ from headrace.plan.nodes.core import (
     SlidingAggregate,
     Window,
 )
+from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.trees import minds_order
 from headrace.plan.nodes.windows import Sliding
 from headrace.plan.rewrite import joins, projections, selections
@@ -70,6 +71,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("selection below stream", selections.below_stream, Select),
     Rule("selection into join", joins.selection_into, Select),
     Rule("conditions below join", joins.conditions_below, Join),
+    Rule("selection below outer join", joins.selection_into_outer, Select),
+    Rule("conditions below outer join", joins.conditions_below_outer, OuterJoin),
     Rule("remove projection", projections.remove, Project),
     Rule("merge projections", projections.merge, Project),
     Rule("projection below window", projections.below_window, Project),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace import tuning
-from headrace.control import AddQuery, Entry, RemoveQuery, Stop, apply, check, in_force, log_of
+from headrace.control import AddQuery, Entry, Reload, RemoveQuery, Stop, apply, check, in_force, log_of
 from headrace.control.commands import describe
 from headrace.control.in_force import changed
+from headrace.control.reloading import inline, with_reloaded_rows
 from headrace.engine import Engine
 from headrace.errors import ControlError, HeadraceError
 from headrace.pipeline import Pipeline
@@ -33,6 +34,7 @@ class Control:
         self._stops_after: int | None = None
         self._damaged = False
         self._told = ""
+        self._rows: dict[int, tuple[str, str]] = {}
 
     def resume(self, position: int) -> Pipeline:
         """Continue after the command `position`; returns the pipeline that was in force then."""
@@ -45,7 +47,9 @@ class Control:
                 hint="restore the control directory from a copy, or use a new checkpoint and new outputs",
             )
         self.position = position
-        return in_force(self._file, entries)
+        self._note_rows(entries)
+        pipeline = in_force(self._file, entries)
+        return pipeline if self._log is None else with_reloaded_rows(pipeline, entries, self._log)
 
     def new(self) -> list[Entry]:
         """The commands that were written since the last look, without those that were refused before."""
@@ -59,12 +63,31 @@ class Control:
                 position += 1
         except ControlError as error:
             self._report(error)
+        self._note_rows(found)
         if self._stops_after is None:
             self._stops_after = position
         for entry in found:
             if entry.refused is not None and entry.number == self.position + 1:
                 self.position = entry.number
         return [entry for entry in found if entry.refused is None]
+
+    def _note_rows(self, entries: Iterable[Entry]) -> None:
+        """Note which rows of reloaded tables the log keeps."""
+        reloads = ((each.number, each.command) for each in entries if isinstance(each.command, Reload))
+        self._rows |= {number: (each.table, each.rows) for number, each in reloads if each.rows is not None}
+
+    def forget(self, position: int) -> None:
+        """Delete the rows of reloads up to a command that every checkpoint contains, but the newest ones."""
+        old = {number: each for number, each in self._rows.items() if number <= position}
+        newest = {table: number for number, (table, _) in sorted(old.items())}
+        gone = {number: rows for number, (table, rows) in old.items() if newest[table] != number}
+        if gone and self._log is not None:
+            self._log.forget(gone.values())
+            self._rows = {number: each for number, each in self._rows.items() if number not in gone}
+
+    def inline(self, entry: Entry) -> Entry:
+        """The entry with everything in it, for a record of the run."""
+        return entry if self._log is None else inline(entry, self._log)
 
     def _is_due(self) -> bool:
         """Whether it is time for another look."""

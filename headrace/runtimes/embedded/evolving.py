@@ -12,14 +12,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.connectors.identity import Names
-from headrace.connectors.tables import digest
 from headrace.engine.execution import Execution
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
+from headrace.pipeline.lookups import digest_of
 
-FILES: Final = ("max_line", "block_bytes", "block_rows", "max_block", "follow", "keep_open")
+FILES: Final = (
+    "max_line",
+    "block_bytes",
+    "block_rows",
+    "max_block",
+    "follow",
+    "keep_open",
+    "storage",
+    "poll",
+)
 SOCKETS: Final = ("max_clients", "idle_timeout", "max_pending", "host", "port")
-TUNING: Final = frozenset((*FILES, *SOCKETS))
+KAFKA: Final = ("servers", "options", "max_message", "start", "isolation")
+TUNING: Final = frozenset((*FILES, *SOCKETS, *KAFKA))
 """Keys of a source that do not change which rows it has, or where they begin."""
 OUTPUTS: Final = ("sink", "late", "rejected")
 
@@ -29,7 +39,8 @@ def essence(pipeline: Pipeline) -> dict[str, Any]:
     tables = pipeline.tables()
     names = Names(pipeline.root)
     for each in tables["tables"].values():
-        each["path"] = names.of(Path(each["path"]))
+        if "path" in each:
+            each["path"] = names.of(Path(each["path"]))
     kept = {key: tables[key] for key in ("streams", "tables", "queries", "skew")}
     usual = asdict(Execution())  # a checkpoint of an earlier version has the strategy only
     running = {
@@ -42,7 +53,7 @@ def essence(pipeline: Pipeline) -> dict[str, Any]:
 
 def check_names(pipeline: Pipeline, reset: Collection[str], reload: Collection[str]) -> None:
     """Raise an error if a query to reset or a table to reload does not exist."""
-    queries, tables = {each.name for each in pipeline.queries}, set(pipeline.spec.tables)
+    queries, tables = {each.name for each in pipeline.queries}, set(pipeline.spec.lookups)
     for names, known, what in ((reset, queries, "query"), (reload, tables, "table")):
         wrong = next((name for name in sorted(names) if name not in known), None)
         if wrong is not None:
@@ -55,8 +66,10 @@ def check_names(pipeline: Pipeline, reset: Collection[str], reload: Collection[s
 
 
 def table_digests(pipeline: Pipeline) -> dict[str, str | None]:
-    """By table, a digest of the file with its rows."""
-    return {name: digest(pipeline.path(table.path)) for name, table in pipeline.spec.tables.items()}
+    """By table, a digest of its rows, except for tables that are reloaded: the state has their rows."""
+    return {
+        name: digest_of(pipeline, name) for name, table in pipeline.spec.lookups.items() if not table.reload
+    }
 
 
 def check_tables(
@@ -69,12 +82,14 @@ def check_tables(
     changed = [name for name in now if name in before and before[name] != now[name]]
     table = next((name for name in changed if name not in reload), None)
     if table is not None:
+        path = pipeline.spec.tables[table].path
         raise DurabilityError(
             "HR-D005",
-            f"the file of table {table} has changed since the checkpoint was written",
-            place=str(pipeline.path(pipeline.spec.tables[table].path)),
-            hint=f"answers so far used the old rows: restore the old file, or use the new rows from here "
-            f"on with --reload {table}, or use a new checkpoint and new outputs to start over",
+            f"the {'file' if path else 'query'} of table {table} has other rows than when the checkpoint was "
+            "written",
+            place=str(pipeline.path(path)) if path else f"tables.{table}",
+            hint=f"answers so far used the old rows: restore them, or use the new rows from here on with "
+            f"--reload {table}, or set reload on the table, or use a new checkpoint and new outputs",
         )
 
 
@@ -138,11 +153,18 @@ def continued_outputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> set[
 
 def _place(sink: Any) -> Any:
     """Where an output goes: without what matters only at its start, or for each row alone."""
-    return None if sink is None else {k: v for k, v in sink.items() if k not in ("existing", "time")}
+    return (
+        None
+        if sink is None
+        else {k: v for k, v in sink.items() if k not in ("existing", "time", "patience", "storage")}
+    )
 
 
 def _lasting(value: Any) -> Any:
-    return {k: v for k, v in value.items() if k not in TUNING} if isinstance(value, dict) else value
+    """Without keys that do not change which rows there are, also in the parts of a source."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _lasting(each) for key, each in value.items() if key not in TUNING}
 
 
 def lasting(tables: Mapping[str, Any]) -> dict[str, Any]:

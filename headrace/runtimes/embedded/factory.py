@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,19 +14,35 @@ import pyarrow as pa
 
 from headrace.connectors.ahead import ReadAhead
 from headrace.connectors.contract import Commit, Sink, Source
+from headrace.connectors.databases import DatabaseTarget
+from headrace.connectors.delta import DeltaLog, DeltaTarget
 from headrace.connectors.files import FilesSource
 from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import SUFFIXES, Format
+from headrace.connectors.history import LIVE, PAST, history_then_live
+from headrace.connectors.iceberg import IcebergLog, IcebergTarget
+from headrace.connectors.kafka.client import Settings
+from headrace.connectors.kafka.encode import MessageFormat
+from headrace.connectors.kafka.messages import MessageRows
+from headrace.connectors.kafka.sink import KafkaTarget
+from headrace.connectors.kafka.source import KafkaSource
+from headrace.connectors.kafka.values import ValueFormat, avro_text
+from headrace.connectors.lakes import LakeLog, LakeSource
 from headrace.connectors.live import LiveLines, StandardInput
 from headrace.connectors.nexmark import Laws, NexmarkGenerator
 from headrace.connectors.nexmark.source import NexmarkSource
 from headrace.connectors.poisson import PoissonSource
+from headrace.connectors.python_functions import OpensSource, PythonSource, PythonTarget
+from headrace.connectors.remote import ObjectsTarget, RemoteFilesSource, is_remote, storage_of
 from headrace.connectors.sinks import WRITERS, FileSink, NoSink, PartsSink, StandardOutput
 from headrace.connectors.spool import Spool
+from headrace.connectors.staged import StagedSink, Target
 from headrace.connectors.tcp import Limits, TcpClient, TcpServer
 from headrace.errors import HeadraceError, PipelineError
 from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline import spec as file
+from headrace.pipeline.load import instant
+from headrace.pipeline.secrets import revealed, revealed_options
 from headrace.runtimes.embedded.feeds import ArrivalFeed, EventFeed, Feed, SystemFeed
 from headrace.runtimes.embedded.inflow import Inflow
 from headrace.runtimes.embedded.outputs import Outputs, QueryOutputs
@@ -124,7 +142,8 @@ class PipelineFactory:
                 "HR-F017",
                 f"the embedded runtime has no source of type {stream.spec.source.type!r}",
                 place=f"streams.{stream.name}.source",
-                hint='use files, poisson, nexmark, tcp or stdin, or runtime = "spark"',
+                hint="use files, kafka, a generator, tcp, stdin, python, delta or iceberg; "
+                'or runtime = "spark"',
             )
         return make(self, stream, schema)
 
@@ -148,15 +167,17 @@ class PipelineFactory:
             self.pipeline.ticks_per_second is not None,
         )
 
-    def sink(self, spec: file.FilesTo | file.StdoutTo | file.SparkTo | None, place: str) -> Sink:
+    def sink(self, spec: Any, place: str) -> Sink:
         """The sink, or one that drops all rows if none is set."""
+        if self.into is not None and isinstance(spec, STAGED):
+            return FileSink(self.output_path(f"{place.removeprefix('queries.')}.jsonl", place))
         make = SINKS.get(type(spec))
         if make is None:
             raise PipelineError(
                 "HR-F017",
                 "the embedded runtime has no sink of type 'spark'",
                 place=place,
-                hint='use files or stdout, or runtime = "spark"',
+                hint='use files, stdout, kafka, python, a database, delta or iceberg, or runtime = "spark"',
             )
         return make(self, spec, place)
 
@@ -166,8 +187,8 @@ class PipelineFactory:
             query, place = file.QuerySpec.model_validate(table), f"queries.{table['name']}"
             for output, spec in (("sink", query.sink), ("late", query.late), ("rejected", query.rejected)):
                 commit = commits.get(f"{query.name}/{output}")
-                if isinstance(spec, file.FilesTo) and commit is not None:
-                    _cut(self.sink(spec, f"{place}.{output}"), commit, self.say)
+                if isinstance(spec, CUT) and commit is not None:
+                    _cut(self, spec, f"{place}.{output}", commit)
 
     def output_path(self, written: str, place: str) -> Path:
         """The path of an output: as set in the file, or the same name under `into`."""
@@ -184,14 +205,17 @@ class PipelineFactory:
         return path
 
 
-def _cut(sink: Sink, commit: Commit, say: Callable[[str], None]) -> None:
+def _cut(opening: PipelineFactory, spec: Any, place: str, commit: Commit) -> None:
     """Bring an output that is not written to any more to its last commit."""
+    sink: Sink | None = None
     try:
+        sink = opening.sink(spec, place)
         sink.cut(commit)
     except HeadraceError as error:
-        say(f"an output of the pipeline as it was before: {error.message} ({error.place})")
+        opening.say(f"an output of the pipeline as it was before: {error.message} ({error.place})")
     finally:
-        sink.close()
+        if sink is not None:
+            sink.close()
 
 
 def _makes_instants(stream: PipelineStream) -> bool:
@@ -207,11 +231,15 @@ def _is_paced(stream: PipelineStream) -> bool:
 
 
 def is_bounded(stream: PipelineStream) -> bool:
-    """True if the source reads files and ends after the last of them."""
+    """True if the source ends by itself: files that are not followed, or a function that is bounded."""
     source = stream.spec.source
+    if isinstance(source, file.HistoryFrom):
+        source = source.live
     if source.keep_open:
         return False
-    return isinstance(source, file.FilesFrom) and not source.follow
+    if isinstance(source, file.PythonFrom):
+        return source.bounded
+    return isinstance(source, file.FilesFrom | file.LakeFrom) and not source.follow
 
 
 def format_of(written: str | None, path: str, place: str) -> str:
@@ -236,6 +264,8 @@ def _files(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> 
     """A source of files; one that ends is read ahead."""
     spec: Any = stream.spec.source
     place = f"streams.{stream.name}.source"
+    if is_remote(spec.path):
+        return _remote_files(opening, stream, schema)
     path = opening.pipeline.path(spec.path)
     name = format_of(spec.format, any_file(path), place)
     how = replace(how_of(spec, name), block=spec.block_bytes, rows=spec.block_rows, most=spec.max_block)
@@ -248,6 +278,26 @@ def _files(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> 
         opening.pipeline.root,
         opening.finished.setdefault(stream.name, FinishedFiles(_beside(opening, "files"), stream.name)),
         opening.say,
+    )
+    return ReadAhead(source) if source.bounded else source
+
+
+def _remote_files(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
+    """A source of objects of a store."""
+    spec: Any = stream.spec.source
+    place = f"streams.{stream.name}.source"
+    how = how_of(spec, format_of(spec.format, spec.path, place))
+    source = RemoteFilesSource(
+        spec.path,
+        schema,
+        replace(how, block=spec.block_bytes, rows=spec.block_rows, most=spec.max_block),
+        spec.follow or spec.keep_open,
+        spec.order,
+        storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage")),
+        opening.finished.setdefault(stream.name, FinishedFiles(_beside(opening, "files"), stream.name)),
+        opening.say,
+        opening.clock.now,
+        spec.poll,
     )
     return ReadAhead(source) if source.bounded else source
 
@@ -292,8 +342,6 @@ def _nexmark(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -
 
 def _instant(written: str | int) -> int:
     """A time from the pipeline file in microseconds; 0 if it is empty."""
-    from headrace.pipeline.load import instant
-
     return instant(written, 1_000_000) or 0
 
 
@@ -313,6 +361,105 @@ def _tcp(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> So
 def _stdin(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
     spec: Any = stream.spec.source
     return LiveLines(StandardInput(), schema, how_of(spec, spec.format), spool=_spool(opening, stream.name))
+
+
+def _python(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    place = f"streams.{stream.name}.source"
+    found = _function(opening.pipeline, spec, place)
+    if isinstance(found, OpensSource):
+        return found.open_source(schema)
+    return PythonSource(found, schema, place, bounded=spec.bounded)
+
+
+def _lake(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
+    spec: Any = stream.spec.source
+    return LakeSource(
+        lake_of(opening.pipeline, stream),
+        schema,
+        follow=spec.follow or spec.keep_open,
+        new=spec.start == "new",
+        block_rows=spec.block_rows,
+        poll=spec.poll,
+    )
+
+
+def lake_of(pipeline: Pipeline, stream: PipelineStream) -> LakeLog:
+    """The log of the table that a stream is read from."""
+    spec, place = stream.spec.source, f"streams.{stream.name}.source"
+    if isinstance(spec, file.DeltaFrom):
+        storage = revealed_options(spec.storage, f"{place}.storage")
+        return DeltaLog(_located(pipeline, spec.path), storage, spec.changes, spec.block_rows, place)
+    assert isinstance(spec, file.IcebergFrom)
+    options = revealed_options(spec.options, f"{place}.options")
+    return IcebergLog(spec.catalog, options, spec.table, spec.changes, place)
+
+
+def _located(pipeline: Pipeline, written: str) -> str:
+    """A path of the file system, or a URI as it is."""
+    return written if "://" in written else str(pipeline.path(written).absolute())
+
+
+def _function(pipeline: Pipeline, spec: Any, place: str) -> Any:
+    """The function of a source or sink, with its options; a class is called with them.
+
+    It was found when the file was loaded. A sink of a checkpoint that the file does not name is not imported.
+    """
+    found = pipeline.functions.only_known().find(spec.function)
+    options = revealed_options(spec.options, f"{place}.options")
+    if isinstance(found, type):
+        return found(**options)
+    return functools.partial(found, **options) if options else found
+
+
+def _kafka(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
+    """The topics of a Kafka cluster."""
+    spec: Any = stream.spec.source
+    place = f"streams.{stream.name}.source"
+    return KafkaSource(
+        kafka_settings(spec, place),
+        spec.topics,
+        MessageRows(schema, kafka_format(opening.pipeline, spec), spec.metadata, place),
+        opening.clock.now,
+        kafka_start(spec),
+        spec.follow or spec.keep_open,
+        spec.isolation,
+        spec.block_rows,
+        opening.say,
+    )
+
+
+def kafka_format(pipeline: Pipeline, spec: file.KafkaFrom) -> ValueFormat:
+    """How the values of messages are written."""
+    avro = None if spec.avro_schema is None else avro_text(pipeline.path(spec.avro_schema))
+    return ValueFormat(spec.format, spec.missing, spec.delimiter, avro, spec.avro_prefix, spec.max_message)
+
+
+def kafka_start(spec: file.KafkaFrom) -> str | int:
+    """Where a first run begins: `earliest`, `latest`, or milliseconds."""
+    return spec.start if spec.start in ("earliest", "latest") else _instant(spec.start) // 1000
+
+
+def kafka_settings(spec: Any, place: str) -> Settings:
+    """How to reach the brokers of a source or sink."""
+    options = revealed_options(spec.options, f"{place}.options")
+    return Settings(revealed(spec.servers, f"{place}.servers"), options, place)
+
+
+def _history(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
+    """A finite past, and then a live source."""
+    spec: Any = stream.spec.source
+    parts = []
+    for part in (PAST, LIVE):
+        source = stream.spec.model_copy(update={"source": getattr(spec, part)})
+        named = replace(stream.definition, name=f"{stream.name}.{part}")
+        parts.append(opening.source(replace(stream, spec=source, definition=named), schema))
+    until = None
+    if spec.until is not None:
+        written = spec.until.isoformat() if isinstance(spec.until, datetime) else spec.until
+        until = instant(written, opening.pipeline.ticks_per_second)
+    column = stream.definition.time_column
+    return history_then_live(parts[0], parts[1], schema, column, stream.unit, until)
 
 
 def _spool(opening: PipelineFactory, name: str) -> Spool | None:
@@ -335,20 +482,111 @@ SOURCES: Final[dict[type[Any], Callable[[PipelineFactory, PipelineStream, Schema
     file.NexmarkFrom: _nexmark,
     file.TcpFrom: _tcp,
     file.StdinFrom: _stdin,
+    file.PythonFrom: _python,
+    file.DeltaFrom: _lake,
+    file.IcebergFrom: _lake,
+    file.KafkaFrom: _kafka,
+    file.HistoryFrom: _history,
 }
 
 
 def _files_to(opening: PipelineFactory, spec: Any, place: str) -> Sink:
     """A sink for files: a directory of parts for formats that cannot be appended to, else one file."""
     name = format_of(spec.format, spec.path, place)
+    if is_remote(spec.path) and opening.into is None:
+        return _staged(opening, spec, place)
     path = opening.output_path(spec.path, place)
     return PartsSink(path, name, spec.existing) if name in WRITERS else FileSink(path, name, spec.existing)
 
 
+def _python_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    return PythonTarget(_function(pipeline, spec, place), place)
+
+
+def _postgres_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    return _table_to(spec, revealed(spec.url, f"{place}.url"), place)
+
+
+def _file_database_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    return _table_to(spec, str(pipeline.path(spec.database).absolute()), place)
+
+
+def _table_to(spec: Any, connect_to: str, place: str) -> Target:
+    """A table of a database."""
+    key = tuple(spec.key)
+    return DatabaseTarget(
+        spec.type, connect_to, spec.table, key, spec.existing, spec.patience, place, spec.operation
+    )
+
+
+def _delta_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    return DeltaTarget(
+        _located(pipeline, spec.path),
+        revealed_options(spec.storage, f"{place}.storage"),
+        tuple(spec.key),
+        tuple(spec.partition_by),
+        spec.existing,
+        spec.patience,
+        place,
+    )
+
+
+def _iceberg_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    options = revealed_options(spec.options, f"{place}.options")
+    return IcebergTarget(
+        spec.catalog, options, spec.table, tuple(spec.key), spec.existing, spec.patience, place
+    )
+
+
+def _kafka_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    """A topic."""
+    id = spec.transactional_id or f"headrace-{pipeline.name}"
+    return KafkaTarget(kafka_settings(spec, place), spec.topic, message_format(spec), id, spec.patience)
+
+
+def message_format(spec: file.KafkaTo) -> MessageFormat:
+    """How rows become messages."""
+    return MessageFormat(spec.format, tuple(spec.key), spec.id)
+
+
+TARGETS: Final[dict[type[Any], Callable[[Pipeline, Any, str], Target]]] = {
+    file.PythonTo: _python_to,
+    file.PostgresTo: _postgres_to,
+    file.SqliteTo: _file_database_to,
+    file.DuckdbTo: _file_database_to,
+    file.DeltaTo: _delta_to,
+    file.IcebergTo: _iceberg_to,
+    file.KafkaTo: _kafka_to,
+}
+"""Sinks that take the rows of a commit at once, on both runtimes."""
+STAGED: Final[tuple[type[Any], ...]] = tuple(TARGETS)
+CUT: Final[tuple[type[Any], ...]] = (file.FilesTo, *STAGED)
+"""Sinks that must be brought to their last commit when they are no longer written to."""
+
+
+def target_of(pipeline: Pipeline, spec: Any, place: str) -> Target:
+    """The target that a table of the file describes."""
+    if isinstance(spec, file.FilesTo):
+        storage = storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage"))
+        return ObjectsTarget(spec.path, format_of(spec.format, spec.path, place), storage, spec.existing)
+    return TARGETS[type(spec)](pipeline, spec, place)
+
+
+def _staged(opening: PipelineFactory, spec: Any, place: str) -> Sink:
+    """A sink that stages the rows of a commit until it is decided."""
+    folder = _beside(opening, "staged")
+    return StagedSink(
+        target_of(opening.pipeline, spec, place),
+        None if folder is None else folder / place.removeprefix("queries."),
+    )
+
+
 SINKS: Final[dict[type[Any], Callable[[PipelineFactory, Any, str], Sink]]] = {
     file.FilesTo: _files_to,
+    file.NowhereTo: lambda opening, spec, place: NoSink(),
     file.StdoutTo: lambda opening, spec, place: StandardOutput(spec.format),
     type(None): lambda opening, spec, place: NoSink(),
+    **dict.fromkeys(STAGED, _staged),
 }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
+from headrace.connectors.contract import Surveyed
 from headrace.control import Entry
 from headrace.runtimes.embedded.inflow import Inflow, Piece
 from headrace.runtimes.embedded.shedding import Shedder
@@ -157,7 +158,11 @@ class SystemFeed(_Flowing):
 
     def _note(self, inflow: Inflow, dry: bool) -> None:
         """A source that had no rows, or only rows of the future, has been read up to now."""
-        if dry or inflow.loaded:
+        if isinstance(inflow.source, Surveyed):
+            until = inflow.source.read_until()
+            if until is not None and not inflow.loaded:
+                self.read[inflow.name] = until
+        elif dry or inflow.loaded:
             self.read[inflow.name] = self.now
 
     def _read_all(self, inflow: Inflow, shedder: Shedder) -> Iterator[Piece]:

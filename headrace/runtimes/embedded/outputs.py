@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +22,9 @@ from headrace.time.punctuation import Late, Rejected
 
 FIRST: Final = 5
 """How many results of a query are kept to be shown at the end of a run."""
+
+Observer = Callable[[Mapping[str, list[Batch]], list[Late], list[Rejected]], None]
+"""Gets results by query, late rows and rejected rows."""
 
 
 @dataclass
@@ -93,10 +96,13 @@ class Outputs:
     def __init__(self, queries: Iterable[QueryOutputs]) -> None:
         self.queries = {query.name: query for query in queries}
         self.reasons = Reasons()
+        self.observe: Observer | None = None
         self._parts = {n: part for q in self.queries.values() for n, part in q.parts().items()}
         self._begun: dict[str, Commit] = {}
         """By name, new outputs that are opened after the next commit."""
         self._spent: dict[str, float] = {}
+        self.waiting = False
+        """Whether rows were written that nobody can see before the next commit."""
 
     def spent(self) -> dict[str, float]:
         """The seconds that the sinks of each query took since the last call."""
@@ -144,17 +150,22 @@ class Outputs:
 
     def take(self, engine: Engine) -> None:
         """Take all output of the engine, and write it."""
-        for name, batches in engine.drain_all().items():
+        answers = engine.drain_all()
+        for name, batches in answers.items():
             if batches:
+                self.waiting = True
                 with self._timed(name):
                     self.queries[name].write(batches)
         late, rejected = engine.drain_late(), engine.drain_rejected()
         if late or rejected:
+            self.waiting = True
             self.reasons.add(late, rejected)
             for query in self.queries.values():
                 with self._timed(query.name):
                     query.write_late(late)
                     query.write_rejected(rejected)
+        if self.observe is not None:
+            self.observe(answers, late, rejected)
 
     def prepare(self) -> dict[str, Commit]:
         """Make all output so far durable; returns the commit of each sink."""
@@ -168,6 +179,7 @@ class Outputs:
     def publish(self, commits: Mapping[str, Commit]) -> None:
         """The commit is decided: make its output visible."""
         begun, self._begun = self._begun, {}
+        self.waiting = False
         for name, (sink, schema) in self._parts.items():
             if name in begun:
                 sink.open(schema, commits[name])

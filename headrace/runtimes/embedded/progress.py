@@ -10,7 +10,7 @@ from headrace.engine.declared import Declared
 from headrace.engine.metrics import Metrics, SourceMetrics
 from headrace.pipeline import Pipeline
 from headrace.runtimes.embedded.outputs import Outputs
-from headrace.runtimes.status import Quality, QueryStatus, Status, StreamStatus, Wait
+from headrace.runtimes.status import OperatorStatus, Quality, QueryStatus, Status, StreamStatus, Wait
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
@@ -52,7 +52,7 @@ def measure(
         metrics.bytes,
         held,
         engine.memory.budget,
-        {s.node: Quality(s.what, s.least, s.most, s.value, len(s.history) - 1) for s in settings},
+        {each.node: Quality.of(each) for each in settings},
         checkpoints,
         checkpoint_bytes,
         messages,
@@ -65,7 +65,25 @@ def measure(
         ticks_per_second=pipeline.ticks_per_second,
         written=time(),
         dropping=engine.scheduling.dropping(),
+        graph=operators(engine, metrics),
     ).after(before)
+
+
+def operators(engine: Engine, metrics: Metrics) -> dict[str, OperatorStatus]:
+    """The operators of the graph, inputs first."""
+    found = {}
+    for each in engine.shape.operators:
+        node = metrics.nodes[each.name]
+        found[each.name] = OperatorStatus(
+            each.kind,
+            each.detail,
+            each.inputs,
+            each.answers,
+            each.waits,
+            node.rows_out,
+            queued=node.queued_rows,
+        )
+    return found
 
 
 def waits(engine: Engine, metrics: Metrics) -> tuple[Wait, ...]:
@@ -118,5 +136,7 @@ def source_names(pipeline: Pipeline) -> Mapping[str, str]:
         place = getattr(source, "path", None)
         if source.type == "tcp":
             place = f"{source.host}:{source.port}"
+        if source.type == "kafka":
+            place = ", ".join(source.topics)
         found[name] = f"{source.type} {place}" if place else str(source.type)
     return found

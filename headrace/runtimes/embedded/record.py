@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from headrace.disk import Summed
 from headrace.errors import DurabilityError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.load import from_tables
+from headrace.pipeline.lookups import to_bytes
 from headrace.runtimes.embedded.feeds import Step
 from headrace.runtimes.embedded.inflow import Piece
 from headrace.schema import Schema
@@ -63,10 +64,24 @@ class Recorder:
             if match and (match[3] or int(match[1] or match[2]) >= self._number):
                 disk.current.unlink(self.path / name)
         tables = json.loads(json.dumps(self.pipeline.tables()))
+        for name, table in self.pipeline.spec.lookups.items():
+            if table.reload or table.path is None:
+                tables["tables"][name] = self._table(name, bool(table.reload))
         written = {"format": FORMAT, "crc": _crc_of(tables), "pipeline": tables}
         with disk.current.open(self.path / "pipeline.json", "wb", private=True) as file:
             file.write(json.dumps(written, indent=2).encode())
             disk.current.flush(file)
+
+    def _table(self, name: str, changes: bool) -> dict[str, Any]:
+        """Keep the first rows of a table that a replay could not read again; returns its entry."""
+        rows = self.pipeline.catalog.tables[name.lower()].data
+        assert rows is not None
+        path = self.path / f"table-{name}.arrow"
+        if not path.exists():
+            with disk.current.open(path, "wb", private=True) as file:
+                file.write(to_bytes(rows))
+                disk.current.flush(file)
+        return {"path": str(path.resolve()), "reload": changes}
 
     def write(self, step: Step) -> None:
         """Record a step."""
@@ -171,7 +186,7 @@ class _Rows:
 class Recorded:
     """A recorded run: its pipeline, and its steps by commit. A damaged file is never used, even in part."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, functions: Mapping[str, Any] | None = None) -> None:
         self.path = Path(path)
         try:
             data = disk.current.read(self.path / "pipeline.json")
@@ -182,7 +197,7 @@ class Recorded:
                 place=str(self.path),
                 hint='to record a run, set record = "…" under [pipeline]',
             ) from None
-        self.pipeline = from_tables(self._tables(data), root=self.path)
+        self.pipeline = from_tables(self._tables(data), root=self.path, functions=functions)
 
     def _tables(self, data: bytes) -> Any:
         """The tables of the recorded pipeline, after a check of format and checksum."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from headrace.engine import Adopted, Engine
 from headrace.errors import DurabilityError, HeadraceError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.sharing import start_together, with_shared_plans
+from headrace.pipeline.spec import DeltaTo, IcebergTo
 from headrace.runtimes.embedded.checkpoint import Checkpoint, Store
 from headrace.runtimes.embedded.controlling import OUTPUT_CHANGES, Control, change
 from headrace.runtimes.embedded.evolving import (
@@ -33,9 +34,10 @@ from headrace.runtimes.embedded.evolving import (
 )
 from headrace.runtimes.embedded.factory import PipelineFactory, spill_store_of
 from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
-from headrace.runtimes.embedded.outputs import Outputs
+from headrace.runtimes.embedded.outputs import Observer, Outputs
 from headrace.runtimes.embedded.progress import measure
 from headrace.runtimes.embedded.record import Recorded, Recorder
+from headrace.runtimes.reloading import Reloader
 from headrace.runtimes.status import FAILED, FINISHED, RUNNING, STARTING, STOPPED, Status
 from headrace.spill.directory import DirectorySpillStore
 from headrace.time.clock import STEP, Clock, ManualClock, SimulatedClock, SteadyClock, SystemClock, seconds
@@ -43,6 +45,22 @@ from headrace.time.timestamp import FARTHEST, MIN_TIME
 
 NOTES: Final = 50
 """The maximum number of notes about files and clocks that are shown: the newest ones."""
+
+
+INTERVAL: Final = 0.5
+"""Seconds after which answers are committed, and so can be seen, if the pipeline does not say otherwise."""
+IDLE_INTERVAL: Final = 10.0
+"""Seconds between commits while there are no new answers, and while lake tables are written: small commits
+make many small files there."""
+
+
+def interval_of(pipeline: Pipeline) -> float:
+    """The seconds after which answers are committed."""
+    given = pipeline.spec.pipeline.interval
+    if given is not None:
+        return given
+    sinks = (sink for each in pipeline.spec.queries for sink in (each.sink, each.late, each.rejected))
+    return IDLE_INTERVAL if any(isinstance(sink, DeltaTo | IcebergTo) for sink in sinks) else INTERVAL
 
 
 @dataclass(frozen=True)
@@ -70,10 +88,12 @@ class Runner:
         into: str | Path | None = None,
         reset: Collection[str] = (),
         reload: Collection[str] = (),
+        observe: Observer | None = None,
     ) -> None:
         """`reset`: queries that start empty although the checkpoint has state for them.
 
         `reload`: tables whose file has changed since the checkpoint, and whose new rows count from here on.
+        `observe` gets all output after each step, before it is committed.
         """
         self.pipeline = pipeline
         self._reset, self._reload = frozenset(reset), frozenset(reload)
@@ -85,6 +105,7 @@ class Runner:
         if not isinstance(self._clock, ManualClock | SimulatedClock):
             self._clock = SteadyClock(self._clock, self._notes.append)
         self._wait = wait
+        self._observe = observe
         self._into = None if into is None else Path(into)
         self._stop = False
         table = pipeline.spec.pipeline
@@ -99,8 +120,10 @@ class Runner:
         self._committed = (0, self._begun)
         self._commits = 0
         self._before: Status | None = None
-        self._differs = False
+        self._differs = self._resumed = False
         self._state = STARTING
+        self.result: Result | None = None
+        """How the run ended."""
 
     def _recording(self) -> Recorder | None:
         """The recorder that the pipeline asks for; none while a recorded run is replayed."""
@@ -121,23 +144,40 @@ class Runner:
         max_steps: int | None = None,
     ) -> Result:
         """Run until all input is processed or `stop` is called; calls `on_progress` every `every` seconds."""
+        for _ in self.stepwise(on_progress=on_progress, every=every, max_steps=max_steps):
+            pass
+        assert self.result is not None
+        return self.result
+
+    def stepwise(
+        self,
+        *,
+        on_progress: Callable[[Status], None] | None = None,
+        every: float = 0.5,
+        max_steps: int | None = None,
+    ) -> Iterator[None]:
+        """Like `run`, one step at a time. After `stop`, iterate to the end: this is when the run commits."""
         self._begun = seconds()
         if self._store is not None:
             self._store.open()
+        reloader = Reloader.of(self.pipeline, self._notes.append) if self._store is not None else None
         try:
             self._open()
+            if reloader is not None and self._state != FINISHED:
+                reloader.start(at_once=self._resumed)
             if self._state != FINISHED:
-                self._loop(on_progress, every, max_steps)
-            result = Result(self._state, self.progress())
+                yield from self._loop(on_progress, every, max_steps)
+            self.result = Result(self._state, self.progress())
         except HeadraceError as error:
             if on_progress is not None and self._before is not None:
                 on_progress(replace(self._before, state=FAILED, error=str(error), written=time.time()))
             raise
         finally:
+            if reloader is not None:
+                reloader.stop()
             self._close()
         if on_progress is not None:
-            on_progress(result.progress)
-        return result
+            on_progress(self.result.progress)
 
     def replay(
         self, commits: Iterable[list[Step]], on_progress: Callable[[Status], None] | None = None
@@ -173,6 +213,7 @@ class Runner:
         """Continue from the newest complete checkpoint, or start from the beginning."""
         self._table_files = table_digests(self.pipeline)
         checkpoint = self._newest()
+        self._resumed = checkpoint is not None
         if checkpoint is not None:
             self._mend(checkpoint)
         self.engine = self.build_engine()
@@ -180,6 +221,7 @@ class Runner:
         opening = PipelineFactory(self.pipeline, self._clock, self._started, self._into, self._notes.append)
         self._factory, self._clock_kind = opening, opening.kind
         self.outputs = opening.outputs()
+        self.outputs.observe = self._observe
         self.feed = opening.feed()
         if isinstance(self.feed, SystemFeed):
             self._rows_may_wait(self.pipeline.read)
@@ -338,7 +380,7 @@ class Runner:
 
     def _loop(
         self, on_progress: Callable[[Status], None] | None, every: float, max_steps: int | None
-    ) -> None:
+    ) -> Iterator[None]:
         """Step until the feed ends, a stop is requested or max_steps is reached; then commit."""
         told, steps = self._begun, 0
         while not self._stop and not self.feed.finished and (max_steps is None or steps < max_steps):
@@ -357,6 +399,7 @@ class Runner:
             if on_progress is not None and seconds() - told >= every:
                 on_progress(self.progress())
                 told = seconds()
+            yield
         self._state = FINISHED if self.feed.finished else STOPPED
         self._commit()
 
@@ -372,7 +415,7 @@ class Runner:
             self._control.refuse(entry, error)
             return
         if self._recorder is not None:
-            self._recorder.write(Step(self.engine.now, commands=(entry,)))
+            self._recorder.write(Step(self.engine.now, commands=(self._control.inline(entry),)))
         if changes_outputs:
             self._commit()
         self.apply(Step(self.engine.now))
@@ -415,12 +458,16 @@ class Runner:
         self._wait(tuning.current.poll_seconds)
 
     def _commit_due(self) -> bool:
-        """True if enough rows or enough time have passed since the last commit."""
-        table = self.pipeline.spec.pipeline
+        """True if enough rows or enough time have passed since the last commit.
+
+        Answers that wait to be seen make it due sooner.
+        """
+        every = self.pipeline.spec.pipeline.every_rows
         rows, at = self._committed
-        if table.every_rows is not None and self._rows - rows >= table.every_rows:
+        if every is not None and self._rows - rows >= every:
             return True
-        return seconds() - at >= table.interval
+        waited, interval = seconds() - at, interval_of(self.pipeline)
+        return waited >= (interval if self.outputs.waiting else max(interval, IDLE_INTERVAL))
 
     def _commit(self) -> None:
         """Commit everything up to here, by one rename; then publish the outputs."""
@@ -439,13 +486,14 @@ class Runner:
     def _sweep(self, store: Store) -> None:
         """Remove data that no kept checkpoint needs."""
         store.sweep()
-        positions = store.oldest.body["feed"]["streams"]
+        self._control.forget(store.oldest.body.get("commands", 0))
+        streams = store.oldest.body["feed"]["streams"]
         for name, spool in self._spools.items():
-            if name in positions:
-                spool.forget(positions[name]["at"]["bytes"])
+            if (position := _position_of(name, streams)) is not None:
+                spool.forget(position["bytes"])
         for name, finished in self._finished.items():
-            if name in positions:
-                finished.forget(positions[name]["at"]["log"])
+            if (position := _position_of(name, streams)) is not None:
+                finished.forget(position["log"])
 
     def _decide(self, store: Store, commits: dict[str, Commit], recorded: Commit | None) -> None:
         """Make inputs durable, then write the checkpoint record: from here on the commit counts."""
@@ -505,9 +553,26 @@ class Runner:
             spill_store.close()
 
 
+def _position_of(name: str, streams: Mapping[str, Any]) -> Any:
+    """The position of a source in a checkpoint: of a stream, or of a part of one (`bids.live`)."""
+    stream, _, part = name.partition(".")
+    if stream not in streams:
+        return None
+    position = streams[stream]["at"]
+    return position[part] if part else position
+
+
 def replay(
-    recorded: str | Path, into: str | Path, *, on_progress: Callable[[Status], None] | None = None
+    recorded: str | Path,
+    into: str | Path,
+    *,
+    on_progress: Callable[[Status], None] | None = None,
+    functions: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Replay a recorded run; outputs go to the directory `into`, under their own names."""
-    run = Recorded(recorded)
+    """Replay a recorded run; outputs go to the directory `into`, under their own names.
+
+    `functions`: the user-defined functions and aggregates of the run, by `module:name`. A recorded run never
+    imports them by itself.
+    """
+    run = Recorded(recorded, functions)
     return Runner(run.pipeline, into=into).replay(run.commits(), on_progress)

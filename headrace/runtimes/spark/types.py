@@ -34,7 +34,7 @@ def stream(
 
     A TIMESTAMP is an instant, in UTC in every session time zone; a TIMESTAMP_NTZ has no zone.
     """
-    fields = [pa.field(f.name, f.type) for f in arrow_schema(df.schema)]
+    fields = [pa.field(f.name, f.type) for f in arrow_schema(df.schema) if not f.name.startswith(OWN)]
     return StreamDef(name, pa.schema(fields), kind, time)
 
 
@@ -85,6 +85,9 @@ TICKS: dict[type[T.DataType], Callable[[Column], Column]] = {
 
 
 ZONE = "UTC"
+
+OWN = "__headrace_"
+"""The names of columns that Headrace adds to a DataFrame begin so."""
 
 
 def as_given(query: Query, frames: Mapping[str, DataFrame]) -> Query:

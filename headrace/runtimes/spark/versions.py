@@ -42,17 +42,25 @@ class Features:
     """The class that writes checkpoint files without child processes."""
     arrow_schema: Callable[[StructType], pa.Schema]
     """Columns of Spark as an Arrow schema, with instants in UTC."""
-    named_sources: bool
+    named_sources: bool = False
     """Sources can have names, so that they may come and go with one checkpoint."""
-    stateful_connect: bool
+    stateful_connect: bool = False
     """Spark Connect has `transformWithStateInPandas`."""
+    state_ids: bool = False
+    """State files have the id of the attempt that wrote them, and a checkpoint keeps its format."""
+    moves_state: bool = False
+    """The state of a checkpoint can be moved to another number of partitions."""
 
+
+_NEW_PLACE: Final = _STREAM_CLASSES + "checkpointing." + _FILE_MANAGER
 
 VERSIONS: Final[dict[Number, Features]] = {
-    (4, 0): Features(_STREAM_CLASSES + _FILE_MANAGER, _always_utc, False, False),
-    (4, 1): Features(_STREAM_CLASSES + "checkpointing." + _FILE_MANAGER, _always_utc, False, True),
-    (4, 2): Features(_STREAM_CLASSES + "checkpointing." + _FILE_MANAGER, _in_utc, True, True),
-    (4, 3): Features(_STREAM_CLASSES + "checkpointing." + _FILE_MANAGER, _in_utc, True, True),
+    (4, 0): Features(_STREAM_CLASSES + _FILE_MANAGER, _always_utc),
+    (4, 1): Features(_NEW_PLACE, _always_utc, stateful_connect=True),
+    (4, 2): Features(_NEW_PLACE, _in_utc, stateful_connect=True, named_sources=True),
+    (4, 3): Features(
+        _NEW_PLACE, _in_utc, stateful_connect=True, named_sources=True, state_ids=True, moves_state=True
+    ),
 }
 """The versions that are tested, oldest first."""
 

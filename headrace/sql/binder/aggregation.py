@@ -14,12 +14,14 @@ from headrace.expressions import Column, Expression
 from headrace.plan.nodes.core import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.windows import Session, Sliding
-from headrace.sql.binder.from_clause import joined, selected
 from headrace.sql.binder.grouping import Grouping, refuse_on_slides, rounded
+from headrace.sql.binder.joins import joined, selected
 from headrace.sql.binder.quality_columns import clause_of
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.select_list import Listed, projected
 from headrace.sql.binder.typed import conjuncts
+from headrace.sql.binder.window_bounds import block_of
+from headrace.sql.binder.windows import Cumulating
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -35,13 +37,16 @@ def aggregated(
     """The whole plan above FROM and WHERE."""
     window = _shown_window(scope)
     clause = clause_of([*(each.node for each in columns), having])
-    grouping = Grouping(scope, aliases, window is not None, clause)
+    block = block_of(scope.items[0].input, window) if isinstance(window, Cumulating) else None
+    grouping = Grouping(scope, aliases, window is not None, clause, None if block is None else block.start)
     for key in _keys(group, columns):
         grouping.add_key(key)
     grouping.clause = "SELECT"
     made = [(each.name, each.resolved(grouping)) for each in columns]
     grouping.clause = "HAVING"
     conditions = conjuncts(grouping, having)
+    if block is not None:
+        conditions.append(block.is_last(grouping.bound("window_end")))
     plan = selected(scope.items[0].input.plan, where) if window else joined(scope, where)
     partition = _partition(grouping, window, group) if isinstance(window, Session) else None
     grouped = _aggregate(plan, grouping, window, partition)
@@ -51,7 +56,7 @@ def aggregated(
 
 def _shown_window(scope: Scope) -> Sliding | Session | None:
     """The window of the only item, if its answers have a start and an end."""
-    only = scope.items[0].window if len(scope.items) == 1 else None
+    only = scope.items[0].window if len(scope.items) == 1 and not scope.halves else None
     return only if isinstance(only, (Sliding, Session)) else None
 
 
@@ -92,7 +97,7 @@ def _aggregate(
     )
     if isinstance(window, Session):
         return SessionAggregate(prepared, keys, calls, window.gap, bounds, partition)
-    return SlidingAggregate(prepared, keys, calls, window, bounds)
+    return SlidingAggregate(prepared, keys, calls, Sliding(window.size, window.slide, window.offset), bounds)
 
 
 def _partition(grouping: Grouping, window: Session, group: exp.Group | None) -> tuple[str, ...] | None:

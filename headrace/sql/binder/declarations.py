@@ -13,11 +13,18 @@ from headrace.connectors.tables import read_table
 from headrace.errors import InputError
 from headrace.plan.nodes.core import TimeKind
 from headrace.schema import DataType
+from headrace.sql.binder.changing_tables import changing_table
 from headrace.sql.binder.environment import Environment, renamed
 from headrace.sql.binder.translate import translate
-from headrace.sql.binder.types import arrow_type
+from headrace.sql.binder.types import schema_of
 from headrace.sql.catalog import MICROSECONDS, StreamDef, TableDef
-from headrace.sql.parser.clauses import Declaration, StreamDeclaration, TableDeclaration, ViewDeclaration
+from headrace.sql.parser.clauses import (
+    ChangingTableDeclaration,
+    Declaration,
+    StreamDeclaration,
+    TableDeclaration,
+    ViewDeclaration,
+)
 from headrace.sql.place import Code, fail, nearest
 
 KINDS: Final = {"internal": TimeKind.INTERNAL, "latent": TimeKind.LATENT}
@@ -33,22 +40,12 @@ def declare_in(env: Environment, declaration: Declaration) -> None:
 
 
 def _stream(env: Environment, declaration: StreamDeclaration) -> None:
-    env.catalog.add(_timed(env, declaration, _schema(declaration.columns)), replace=True)
-
-
-def _schema(columns: tuple[tuple[exp.Identifier, exp.DataType], ...]) -> pa.Schema:
-    """The columns of a declaration; names must be unique."""
-    seen: set[str] = set()
-    for column, _ in columns:
-        if column.name.lower() in seen:
-            fail(Code.SAME_COLUMN, f"two columns are named {column.name!r}", column)
-        seen.add(column.name.lower())
-    return pa.schema([pa.field(column.name, arrow_type(of)) for column, of in columns])
+    env.catalog.add(_timed(env, declaration, schema_of(declaration.columns)), replace=True)
 
 
 def _table(env: Environment, declaration: TableDeclaration) -> None:
     """Read the file of a table, once; errors in the file point to its name in the text."""
-    path, schema = declaration.path.name, _schema(declaration.columns) if declaration.columns else None
+    path, schema = declaration.path.name, schema_of(declaration.columns) if declaration.columns else None
     try:
         data = read_table(path, schema)
     except InputError as error:
@@ -88,6 +85,10 @@ def _domain(of: DataType, place: exp.Expr, default: int | None) -> int | None:
     )
 
 
+def _changing_table(env: Environment, declaration: ChangingTableDeclaration) -> None:
+    env.catalog.add_view(declaration.name.name, changing_table(env, declaration), replace=True)
+
+
 def _view(env: Environment, declaration: ViewDeclaration) -> None:
     relation = translate(env, declaration.query)
     if declaration.columns:
@@ -98,5 +99,6 @@ def _view(env: Environment, declaration: ViewDeclaration) -> None:
 DECLARATIONS: Final[dict[type[Any], Callable[[Environment, Any], None]]] = {
     StreamDeclaration: _stream,
     TableDeclaration: _table,
+    ChangingTableDeclaration: _changing_table,
     ViewDeclaration: _view,
 }

@@ -69,3 +69,12 @@ def one_domain(first: int | None, second: int | None, place: Place) -> int | Non
         hint = "declare all streams of a query with the same ticks_per_second"
         fail(Code.TIME_DOMAINS, f"cannot combine streams that count {shown[0]} and {shown[1]}", place, hint)
     return first
+
+
+def column_called(name: exp.Identifier, known: list[str], hint: str = "") -> str:
+    """The column called `name`, ignoring case; an error if there is none."""
+    found = next((each for each in known if each.lower() == name.name.lower()), None)
+    if found is None:
+        hint = hint or nearest(name.name, known, f"columns: {', '.join(known)}")
+        fail(Code.UNKNOWN_COLUMN, f"the column {name.name!r} does not exist", name, hint)
+    return found

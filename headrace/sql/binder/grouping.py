@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expressions import Arithmetic, Case, Cast, Column, Expression, Function, Literal
+from headrace.expressions import Case, Cast, Column, Expression, Literal
 from headrace.expressions.types import widens
 from headrace.plan.analysis.check import ends_known
 from headrace.plan.nodes.aggregates import result_type
@@ -28,9 +28,9 @@ from headrace.sql.binder.quality_columns import GRAIN, WORST, is_quality
 from headrace.sql.binder.resolver import BOUNDS, Resolver
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.typed import expression, predicate, type_of
+from headrace.sql.binder.window_bounds import as_timestamp
 from headrace.sql.binder.window_functions import STAMPED
 from headrace.sql.binder.windows import least_of, ticks
-from headrace.sql.catalog import MICROSECONDS
 from headrace.sql.definitions import USER
 from headrace.sql.parser.clauses import GRANULARITY, GranularityClause
 from headrace.sql.parser.parse import check_read
@@ -44,6 +44,7 @@ class Grouping(Resolver):
     """Resolves SELECT and HAVING where rows are grouped, and collects the aggregates on the way.
 
     A name that is not a column of the input may be a bound of the sliding window or an alias of SELECT.
+    `start` computes the start of the window of each row, if that is not the start of the sliding window.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Grouping(Resolver):
         aliases: Mapping[str, exp.Expr],
         sliding: bool,
         granularity: GranularityClause | None = None,
+        start: Expression | None = None,
     ) -> None:
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
@@ -64,6 +66,9 @@ class Grouping(Resolver):
         self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
         self._added: list[pa.Field] = [pa.field(name, pa.int64()) for name in self.bounds.values()]
         self._inside_alias = False
+        self._start = start
+        if start is not None:
+            self.keys[start] = fresh("window_start", self._taken)
 
     @property
     def schema(self) -> Schema:
@@ -75,7 +80,7 @@ class Grouping(Resolver):
         The bounds of the window need no key: they are the same for all rows of an answer.
         """
         found = expression(self, node)
-        if self._is_bound(found):
+        if self._is_bound(found) or found == self._start:
             return
         if isinstance(found, Literal) and is_quality(node):
             return
@@ -96,18 +101,20 @@ class Grouping(Resolver):
         if found is not None and not (is_alias and self._hides(found)):
             return Column(found)
         if bare and name in self.bounds:
-            self.uses_bounds = True
-            bound = Column(self.bounds[name])
+            bound = self.bound(name)
             return self._stamped(bound) if STAMPED in node.meta else bound
         return self._alias(self.aliases[name]) if is_alias else self.missing(node)
 
-    def _stamped(self, bound: Column) -> Expression:
+    def bound(self, name: str) -> Expression:
+        """`window_start` or `window_end`; the start may be a key, see `headrace.sql.binder.window_bounds`."""
+        if name == "window_start" and self._start is not None:
+            return self._start
+        self.uses_bounds = True
+        return Column(self.bounds[name])
+
+    def _stamped(self, bound: Expression) -> Expression:
         """A bound as a timestamp, unless times are sequence numbers."""
-        per_second = _ticks_per_second(self.scope)
-        if per_second is None:
-            return bound
-        micros = Arithmetic("DIV", Arithmetic("*", bound, Literal(MICROSECONDS)), Literal(per_second))
-        return Function("timestamp_micros", (bound if per_second == MICROSECONDS else micros,))
+        return as_timestamp(bound, _ticks_per_second(self.scope))
 
     def _hides(self, column: str) -> bool:
         """In HAVING, an alias takes precedence over a column that is not grouped, as in Spark."""
@@ -128,20 +135,7 @@ class Grouping(Resolver):
         if self.clause == "GROUP BY":
             return super().aggregate(node, condition)
         inside = Inside(self)
-        user = node.meta.get(USER)
-        if isinstance(user, UserAggregate):
-            asked = Asked(user.name, user_arguments(inside, node, user), user)
-            sees_nulls = user.nulls
-        elif (more := MORE.get(node.name.lower())) is not None:
-            asked, sees_nulls = more(inside, node), False
-        else:
-            asked = Asked(*_arguments(inside, node))
-            sees_nulls = asked.function in SEES_NULLS
-        if condition is not None:
-            if sees_nulls:
-                message = f"{asked.function} does not take FILTER"
-                fail(Code.AGGREGATE, message, node, "filter the rows in a subquery")
-            asked = _filtered(inside, asked, condition)
+        asked = asked_of(inside, node, condition)
         self._round(node)
         return self._called(inside, asked, node)
 
@@ -190,15 +184,8 @@ class Grouping(Resolver):
 
     def _typed(self, inside: Resolver, asked: Asked, node: exp.Expr) -> AggregateCall:
         """The call under a new name; its arguments are not columns yet."""
-        function, given, user = asked.function, asked.arguments, asked.definition
-        name = fresh(function, self._taken)
-        call = AggregateCall(name, function) if user is None else UserCall(name, function, definition=user)
-        below = pa.schema([pa.field(f"x{i}", type_of(inside, each, node)) for i, each in enumerate(given)])
-        call = call.over(below.names)
-        try:
-            self._added.append(pa.field(name, result_type(call, below)))
-        except PlanError as error:
-            fail(Code.TYPES, error.message, node, error.hint)
+        call, of = call_of(inside, asked, fresh(asked.function, self._taken), node)
+        self._added.append(pa.field(call.name, of))
         return call
 
     def after(self, found: Expression) -> Expression:
@@ -253,6 +240,36 @@ class Inside(Resolver):
 
     def grain(self, node: exp.Anonymous) -> Expression:
         return self._grouping.grain(node)
+
+
+def asked_of(inside: Resolver, node: exp.Anonymous, condition: exp.Expr | None) -> Asked:
+    """The aggregate that a call means, over the rows that meet `condition`, its FILTER."""
+    user = node.meta.get(USER)
+    if isinstance(user, UserAggregate):
+        asked, sees_nulls = Asked(user.name, user_arguments(inside, node, user), user), user.nulls
+    elif (more := MORE.get(node.name.lower())) is not None:
+        asked, sees_nulls = more(inside, node), False
+    else:
+        asked = Asked(*_arguments(inside, node))
+        sees_nulls = asked.function in SEES_NULLS
+    if condition is None:
+        return asked
+    if sees_nulls:
+        message = f"{asked.function} does not take FILTER"
+        fail(Code.AGGREGATE, message, node, "filter the rows in a subquery")
+    return _filtered(inside, asked, condition)
+
+
+def call_of(inside: Resolver, asked: Asked, name: str, node: exp.Expr) -> tuple[AggregateCall, DataType]:
+    """The call under a new name, and its type; its arguments are not columns yet."""
+    function, given, user = asked.function, asked.arguments, asked.definition
+    call = AggregateCall(name, function) if user is None else UserCall(name, function, definition=user)
+    below = pa.schema([pa.field(f"x{i}", type_of(inside, each, node)) for i, each in enumerate(given)])
+    call = call.over(below.names)
+    try:
+        return call, result_type(call, below)
+    except PlanError as error:
+        fail(Code.TYPES, error.message, node, error.hint)
 
 
 def _arguments(inside: Resolver, node: exp.Anonymous) -> tuple[str, Arguments]:

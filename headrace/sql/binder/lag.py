@@ -32,6 +32,19 @@ class Wanted:
     default: Literal | None
 
 
+def is_by_time(scope: Scope, over: exp.Window) -> bool:
+    """Whether the order of an OVER is that of the stream: by its time column, or not written."""
+    order = over.args.get("order")
+    if order is None:
+        return True
+    by = order.expressions[0]
+    column = by.this if isinstance(by, exp.Ordered) else by
+    found = scope.find(column) if isinstance(column, exp.Column) else None
+    down = isinstance(by, exp.Ordered) and by.args.get("desc")
+    time = scope.items[0].input.time_column
+    return len(order.expressions) == 1 and not down and found is not None and found == time
+
+
 class LagResolver(Resolver):
     """Resolves the SELECT list of a stream, and collects the LAG calls on the way."""
 
@@ -53,29 +66,21 @@ class LagResolver(Resolver):
         if self._stream.is_relation:
             hint = "move the window, the join or DISTINCT to an outer query"
             fail(Code.OVER, "LAG needs a stream, and this is a relation", node, hint)
-        self._check_order(node)
+        self._check_order(node, "LAG")
         inside = Resolver(self.scope, "LAG")
         keys = tuple(dict.fromkeys(expression(inside, key) for key in node.args.get("partition_by") or ()))
         return Column(self._add(inside, node.this, keys).name)
 
-    def _check_order(self, node: exp.Window) -> None:
-        """LAG needs the order of time.
+    def _check_order(self, node: exp.Window, name: str) -> None:
+        """A function needs the order of time.
 
         In any other order, a later row could change which row is the previous one.
         """
-        order = node.args.get("order")
-        if order is None:
+        if is_by_time(self.scope, node):
             return
-        by = order.expressions[0]
-        column = by.this if isinstance(by, exp.Ordered) else by
         time = self.scope.items[0].input.time_column
-        found = self.scope.find(column) if isinstance(column, exp.Column) else None
-        down = isinstance(by, exp.Ordered) and by.args.get("desc")
-        if len(order.expressions) > 1 or down or time is None or found != time:
-            hint = (
-                f"write ORDER BY {time}" if time else "remove ORDER BY: a stream is already in order of time"
-            )
-            fail(Code.OVER, "LAG can only order by the time column, ascending", order, hint)
+        hint = f"write ORDER BY {time}" if time else "remove ORDER BY: a stream is already in order of time"
+        fail(Code.OVER, f"{name} can only order by the time column, ascending", node.args["order"], hint)
 
     def _add(self, inside: Resolver, call: exp.Anonymous, keys: tuple[Expression, ...]) -> Wanted:
         """The LAG for a call; equal calls share one."""

@@ -14,7 +14,10 @@ from headrace.sql.binder.scope import Scope
 from headrace.sql.place import Code, fail
 
 BOUNDS = ("window_start", "window_end")
-NO_BOUNDS = "only an aggregate over one stream with [RANGE … SLIDE …] or [SESSION …] has it"
+NO_BOUNDS = (
+    "only an aggregate over one stream with [RANGE … SLIDE …] or [SESSION …] has it; "
+    "for each row write FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
+)
 
 
 NO_CLOCK = (
@@ -90,5 +93,5 @@ class Resolver:
 
     def over(self, node: exp.Window) -> Expression:
         """The value of a window function."""
-        hint = "ROW_NUMBER() must be a column of SELECT; LAG(…) works in the SELECT of a stream"
+        hint = "ROW_NUMBER() must be a column of SELECT; others need the SELECT of a stream"
         fail(Code.OVER, f"OVER is not allowed here in {self.clause}", node, hint)

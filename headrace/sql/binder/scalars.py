@@ -32,6 +32,7 @@ from headrace.expressions import (
     UserFunctionCall,
 )
 from headrace.expressions.functions.rule import UserFunction
+from headrace.sql.binder import nested
 from headrace.sql.binder.aggregate_names import AGGREGATES, MORE
 from headrace.sql.binder.quality_columns import WORST, is_quality
 from headrace.sql.binder.resolver import NO_CLOCK, Resolver
@@ -268,6 +269,8 @@ def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
         return resolver.quality(node)
     if name == "seq":
         fail(Code.SEQUENCE, "SEQ is only allowed in FROM", node, "write SELECT … FROM SEQ(a, b) RECENT")
+    if name == "struct":
+        return nested.struct(resolver, node, build)
     user = node.meta.get(USER)
     if isinstance(user, UserFunction):
         return UserFunctionCall(name, tuple(build(resolver, each) for each in node.expressions), user)
@@ -295,10 +298,9 @@ IN_FROM: Final = (
     "write the window on the stream, FROM s [RANGE 10 MINUTES SLIDE 5 MINUTES], and use window_start"
 )
 IN_GROUP: Final = "write it in GROUP BY; window.start and window.end are its bounds"
-NO_PARTS: Final = (
-    "arrays, maps, structs and JSON cannot be taken apart or built here: "
-    "write a function of your own, or on Spark compute the column before"
-)
+NO_PARTS: Final = "write get_json_object(x, '$.a.b')"
+IN_UNNEST: Final = "write FROM s, UNNEST(items) AS u(item), or explode(items) as a column of its own"
+NO_LAMBDA: Final = "functions over each element are not supported; use UNNEST, or a function of your own"
 NO_CHANCE: Final = "an expression must give the same value again after a restart; add a column to the stream"
 ELSEWHERE: Final = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "localtimestamp", "proctime"), NO_CLOCK),
@@ -307,9 +309,9 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("tumble", "hop", "session", "tumble_start", "tumble_end", "tumble_rowtime"), IN_FROM),
     **dict.fromkeys(("hop_start", "hop_end", "session_start", "session_end"), IN_FROM),
     **dict.fromkeys(("window", "session_window"), IN_GROUP),
-    **dict.fromkeys(("explode", "posexplode", "inline", "unnest", "flatten", "from_json"), NO_PARTS),
-    **dict.fromkeys(("get_json_object", "json_value", "to_json", "struct", "named_struct"), NO_PARTS),
-    **dict.fromkeys(("array", "map", "transform", "element_at", "size", "extractjsonfield"), NO_PARTS),
+    **dict.fromkeys(("transform", "filter", "aggregate", "exists", "forall"), NO_LAMBDA),
+    **dict.fromkeys(("explode", "explode_outer", "unnest", "posexplode", "inline", "flatten"), IN_UNNEST),
+    **dict.fromkeys(("json_query", "json_extract", "extractjsonfield"), NO_PARTS),
     **dict.fromkeys(("approx_percentile", "percentile_approx"), "write percentile(x, 0.5), which is exact"),
     **dict.fromkeys(("percentile_cont", "quantile"), "write percentile(x, 0.5)"),
     "latest_by_offset": "write last(x)",
@@ -334,7 +336,9 @@ def _filter(resolver: Resolver, node: exp.Filter) -> Expression:
 
 
 SCALARS: Final[dict[type[exp.Expr], Build]] = {
-    exp.Column: lambda resolver, node: resolver.column(node),
+    exp.Column: nested.column,
+    exp.Dot: nested.dot(build),
+    exp.Bracket: nested.element(build),
     exp.Literal: lambda resolver, node: literal(node),
     exp.RawString: lambda resolver, node: Literal(str(node.this)),
     exp.Null: lambda resolver, node: Literal(None),
@@ -380,18 +384,16 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Star: ("*", "name the columns, or write count(*)"),
     exp.Subquery: ("a query", "move it to FROM and join with it"),
     exp.Select: ("a query", "move it to FROM and join with it"),
-    exp.Exists: ("EXISTS", "join with the other stream and use DISTINCT"),
+    exp.Exists: ("EXISTS", "it must be a condition of WHERE, connected with AND"),
     exp.Interval: ("INTERVAL", "add it to a time: ts + INTERVAL 10 SECONDS"),
     exp.Distinct: ("DISTINCT", "write it after SELECT, or inside count(DISTINCT x)"),
     exp.Alias: ("AS", "only columns of SELECT can have an alias"),
     exp.Tuple: ("a list of values", "use it only with IN: x IN (1, 2)"),
-    exp.Bracket: ("an element of an array or map", NO_PARTS),
-    exp.Array: ("ARRAY", NO_PARTS),
-    exp.Struct: ("STRUCT", NO_PARTS),
-    exp.Dot: ("a field of a struct", NO_PARTS),
+    exp.Array: ("[…] without ARRAY", "write array(1, 2)"),
+    exp.Struct: ("{…}", "write named_struct('a', 1)"),
     exp.JSONExtract: ("->", NO_PARTS),
     exp.JSONExtractScalar: ("->>", NO_PARTS),
-    exp.Lambda: ("->", NO_PARTS),
+    exp.Lambda: ("->", NO_LAMBDA),
     exp.BitwiseAnd: ("&", BITS),
     exp.BitwiseOr: ("|", BITS),
     exp.BitwiseXor: ("^", "write power(x, y) for a power; bits are not supported"),

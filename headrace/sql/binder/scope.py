@@ -6,15 +6,17 @@ internal name `item.column`, so that the two sides of a join never share a name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from headrace.expressions import Expression
 from headrace.plan.nodes.core import Plan, Window
+from headrace.plan.nodes.outer_join import JoinKind
 from headrace.plan.nodes.sequence import StepKind
 from headrace.plan.nodes.windows import Unbounded, WindowSpec
 from headrace.schema import DataType, Schema
@@ -36,6 +38,14 @@ class Item:
     input: Relation
     window: WindowSpec | None
     size: str | None = None
+    unnested: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """For each UNNEST of this item and each table looked up for its rows, its name and its columns."""
+    written: tuple[tuple[str, str], ...] = ()
+    """Columns that a query knows under another name than the plan."""
+
+    def owner(self, column: str) -> str:
+        """The qualifier of a column."""
+        return next((name for name, columns in self.unnested if column in columns), self.name)
 
     @property
     def is_implicit(self) -> bool:
@@ -57,18 +67,53 @@ class Item:
 
 @dataclass(frozen=True)
 class Found:
-    """A column of an item: its own name and the internal one."""
+    """A column of an item: its name in the item's plan, the internal one, and the one that queries use."""
 
     item: int
     column: str
     internal: str
+    written: str
+
+
+@dataclass(frozen=True)
+class Outer:
+    """An outer join with an item: its kind, and the conditions of ON.
+
+    `exchanged`: the new item is on the left, as in RIGHT JOIN.
+    """
+
+    item: int
+    kind: JoinKind
+    exchanged: bool
+    on: tuple[Expression, ...]
+    place: exp.Expr
+
+    @property
+    def adds_rows(self) -> bool:
+        """Whether rows of the new item are in the answer without a partner."""
+        return self.exchanged or self.kind is JoinKind.FULL
+
+
+class Half(Protocol):
+    """A condition of WHERE on the rows of a subquery, applied as a semi or anti join."""
+
+    def over(self, plan: Plan) -> Plan:
+        """The rows of the plan that meet it."""
+        ...
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns of FROM items, by name."""
+    """The columns of FROM items, by name.
+
+    `outer` are the outer joins; `on` has the conditions of inner joins by item; `halves` are the conditions
+    of WHERE that read other queries.
+    """
 
     items: Sequence[Item]
+    outer: tuple[Outer, ...] = ()
+    on: Mapping[int, Sequence[Expression]] = field(default_factory=dict)
+    halves: tuple[Half, ...] = ()
 
     @property
     def columns(self) -> list[list[Found]]:
@@ -86,8 +131,10 @@ class Scope:
         taken: set[str] = set()
         columns, sizes = [], {}
         for i, item in enumerate(self.items):
-            names = item.input.plan.schema.names
-            columns.append([Found(i, name, self._internal(item, name, taken)) for name in names])
+            names, written = item.input.plan.schema.names, dict(item.written)
+            columns.append(
+                [Found(i, name, self._internal(item, name, taken), written.get(name, name)) for name in names]
+            )
             if item.size is not None:
                 sizes[i] = self._internal(item, item.size, taken)
         return columns, sizes
@@ -120,39 +167,62 @@ class Scope:
         index: dict[str, list[Found]] = {}
         for item in self.columns:
             for found in item:
-                index.setdefault(found.column.lower(), []).append(found)
+                index.setdefault(found.written.lower(), []).append(found)
         return index
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         """The position of each item by lower-case name."""
-        return {name.lower(): i for i, (name, _) in enumerate(self.labels)}
+        unnested = {name.lower(): i for i, item in enumerate(self.items) for name, _ in item.unnested}
+        return unnested | {name.lower(): i for i, (name, _) in enumerate(self.labels)}
 
     @property
     def labels(self) -> Sequence[tuple[str, str]]:
         """For each list of `columns`, the name that qualifies them and the name that an alias hides."""
         return [(item.name, item.of) for item in self.items]
 
+    def has_item(self, name: str) -> bool:
+        """Whether an item has this name."""
+        return name.lower() in self._positions
+
     def find(self, node: exp.Column) -> str | None:
         """The internal name of the column that `node` means; None if the column is unknown."""
         check_read(node)
-        within = self.item(node.args["table"]) if node.args.get("table") else None
-        hits = [f for f in self._by_name.get(node.name.lower(), ()) if within is None or f.item == within]
+        if node.args.get("db"):
+            return None
+        table = node.args.get("table")
+        hits = self._by_name.get(node.name.lower(), [])
+        if table:
+            hits = [f for f in hits if f in self.columns_of(table)]
         if len(hits) > 1:
-            hits = [f for f in hits if f.column == node.name] or hits
+            hits = [f for f in hits if f.written == node.name] or hits
         if len(hits) > 1:
-            names = " or ".join(f"{self.labels[f.item][0]}.{f.column}" for f in hits)
+            names = " or ".join(f"{self._qualifier(f)}.{f.written}" for f in hits)
             fail(Code.AMBIGUOUS_COLUMN, f"column {node.name!r} is ambiguous", node, f"write {names}")
         return hits[0].internal if hits else None
 
+    def _qualifier(self, found: Found) -> str:
+        """The name to write before a column."""
+        item = self.items[found.item] if found.item < len(self.items) else None
+        return item.owner(found.column) if item and item.unnested else self.labels[found.item][0]
+
     def unknown(self, node: exp.Column, hint: str = "") -> NoReturn:
         """Raise the error for a column that does not exist, with the nearest name as a hint."""
-        within = self.item(node.args["table"]) if node.args.get("table") else None
-        items = self.columns if within is None else [self.columns[within]]
-        known = [found.column for item in items for found in item]
-        place = f" in {self.labels[within][0]}" if within is not None else ""
+        table = node.args.get("table")
+        items = [self.columns_of(table)] if table else self.columns
+        known = [found.written for item in items for found in item]
+        place = f" in {table.name}" if table else ""
         hint = hint or nearest(node.name, known, f"columns: {', '.join(known)}")
         fail(Code.UNKNOWN_COLUMN, f"the column {node.name!r} does not exist{place}", node, hint)
+
+    def columns_of(self, qualifier: exp.Expr) -> list[Found]:
+        """The columns that a qualifier may stand before."""
+        at = self.item(qualifier)
+        found = self.columns[at]
+        item = self.items[at] if at < len(self.items) else None
+        if item is None or not item.unnested:
+            return found
+        return [each for each in found if item.owner(each.column).lower() == qualifier.name.lower()]
 
     def item(self, name: exp.Expr) -> int:
         """The position of the item called `name`."""
@@ -221,7 +291,9 @@ class SequenceScope(Scope):
 
     @cached_property
     def columns(self) -> list[list[Found]]:
-        return [[Found(i, c.column, c.internal) for c in s.columns] for i, s in enumerate(self.steps)]
+        return [
+            [Found(i, c.column, c.internal, c.column) for c in s.columns] for i, s in enumerate(self.steps)
+        ]
 
     @cached_property
     def schema(self) -> Schema:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from sqlglot import exp
 
@@ -18,6 +17,7 @@ from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.typed import expression
 from headrace.sql.definitions import is_aggregate
+from headrace.sql.parser.clauses import WITHIN, Duration
 from headrace.sql.parser.dialect import OUTPUTS, TEXT
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
@@ -40,12 +40,17 @@ class Listed:
 
 @dataclass(frozen=True)
 class SelectList:
-    """The SELECT list, whether it has DISTINCT, and the ISTREAM, DSTREAM or RSTREAM around it, if any."""
+    """The SELECT list, whether it has DISTINCT, and the ISTREAM, DSTREAM or RSTREAM around it, if any.
+
+    `on` are the keys of DISTINCT ON, and `within` its time.
+    """
 
     nodes: list[exp.Expr]
     distinct: bool
     output: str | None
     place: exp.Expr
+    on: tuple[exp.Expr, ...] = ()
+    within: Duration | None = None
 
     @property
     def has_aggregates(self) -> bool:
@@ -60,11 +65,17 @@ class SelectList:
 
 def read_select_list(node: exp.Select) -> SelectList:
     """The list of a SELECT, without the ISTREAM, DSTREAM or RSTREAM around it."""
-    _refuse_over(node.expressions)
     distinct = node.args.get("distinct")
     if distinct is not None:
         check_read(distinct)
     words = [each for each in node.expressions if _is_output(each)]
+    on = distinct.args.get("on") if distinct is not None else None
+    if on is not None:
+        within = node.expressions[0].meta.get(WITHIN)
+        if words:
+            hint = "the result of DISTINCT ON is a stream already"
+            fail(Code.MEANINGLESS_OUTPUT, f"{words[0].name.upper()} after DISTINCT ON", words[0], hint)
+        return SelectList(node.expressions, False, None, node, tuple(on.expressions), within)
     if not words:
         return SelectList(node.expressions, distinct is not None, None, node)
     if len(node.expressions) > 1:
@@ -78,30 +89,22 @@ def read_select_list(node: exp.Select) -> SelectList:
     return SelectList(listed, within or distinct is not None, words[0].name.upper(), words[0])
 
 
-NUMBERING: Final = frozenset({"rank", "dense_rank", "percent_rank", "ntile", "cume_dist"})
-PASSED_OVER: Final = "OVER works only with ROW_NUMBER() and LAG(…)"
-
-
-def _refuse_over(nodes: list[exp.Expr]) -> None:
-    """Reject window functions that have no operator."""
-    for over in (found for each in nodes for found in each.find_all(exp.Window)):
-        name = over.this.name.lower() if isinstance(over.this, exp.Anonymous) else ""
-        if name in ("row_number", "lag"):
-            continue
-        hint = (
-            "use ROW_NUMBER()" if name in NUMBERING else "to aggregate over a window, write FROM s [ROWS 10]"
-        )
-        fail(Code.OVER, PASSED_OVER, over, hint)
-
-
 def _is_output(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in OUTPUTS
 
 
 def has_aggregate(node: exp.Expr | None) -> bool:
-    """Whether an aggregate is called anywhere in `node`."""
+    """Whether an aggregate is called anywhere in `node`, other than with OVER."""
     calls = node.find_all(exp.Anonymous) if node is not None else ()
-    return any(map(is_aggregate, calls))
+    return any(is_aggregate(each) and not _has_over(each) for each in calls)
+
+
+def _has_over(call: exp.Anonymous) -> bool:
+    """Whether OVER follows a call, or its FILTER."""
+    node: exp.Expr = call
+    while isinstance(node.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)) and node.arg_key == "this":
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def listed(env: Environment, scope: Scope, nodes: list[exp.Expr]) -> list[Listed]:
@@ -127,9 +130,9 @@ def _star(scope: Scope, node: exp.Expr) -> Iterator[Listed]:
     """All columns of all FROM items, or of one."""
     check_read(node if isinstance(node, exp.Star) else node.this)
     table = node.args.get("table")
-    items = scope.columns if table is None else [scope.columns[scope.item(table)]]
+    items = scope.columns if table is None else [scope.columns_of(table)]
     for found in (found for item in items for found in item):
-        yield Listed(found.column, node, found.internal)
+        yield Listed(found.written, node, found.internal)
 
 
 def _written(env: Environment, node: exp.Expr) -> str:

@@ -25,7 +25,8 @@ from headrace.plan.nodes.windows import WindowSpec
 from headrace.schema import DataType
 from headrace.sql.binder.aggregate_names import AGGREGATES, DISTINCT
 from headrace.sql.binder.environment import Environment, one_domain
-from headrace.sql.binder.from_clause import From, Translate, read_item, selected
+from headrace.sql.binder.from_clause import From, Translate, read_item
+from headrace.sql.binder.joins import selected
 from headrace.sql.binder.quality_columns import asked, telling
 from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.scope import Item, Named, Scope, SequenceScope, StepNames
@@ -90,7 +91,7 @@ def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> F
     _place_conditions(steps, clause, where.this if where else None, node)
     relation = _plan(clause, steps)
     return From(
-        _scope(relation, found, steps, asked(node)), found, [], relation.ticks_per_second, takes_where=True
+        _scope(relation, found, steps, asked(node)), found, relation.ticks_per_second, takes_where=True
     )
 
 
@@ -266,7 +267,7 @@ def _place_conditions(
     steps: list[Reading], clause: SequenceClause, where: exp.Expr | None, node: exp.Select
 ) -> None:
     """Give each condition of WHERE to the step that checks it."""
-    scope = SequenceScope((), tuple(step.names(step.rows() + step.told()) for step in steps))
+    scope = SequenceScope((), steps=tuple(step.names(step.rows() + step.told()) for step in steps))
     owner = {c.internal: i for i, step in enumerate(scope.steps) for c in step.columns}
     folds = {call.name for step in steps for call, _ in step.folds.values()}
     for each in conjuncts(Resolver(scope, "WHERE"), where):
@@ -343,9 +344,9 @@ def _scope(relation: Relation, node: Seq, steps: list[Reading], sizes: set[str])
     """What SELECT sees: the columns of single steps, and the aggregates of repeated ones."""
     visible = {StepKind.ONCE: Reading.rows, StepKind.REPEATED: Reading.told}
     names = tuple(step.names(visible[step.kind](step) if step.kind in visible else ()) for step in steps)
-    plain = SequenceScope((Item("SEQ(…)", "", relation, None),), names)
+    plain = SequenceScope((Item("SEQ(…)", "", relation, None),), steps=names)
     item = Item("SEQ(…)", "", relation, _window(node, relation, plain))
-    return SequenceScope((telling(item, sizes),), names)
+    return SequenceScope((telling(item, sizes),), steps=names)
 
 
 def _window(node: Seq, relation: Relation, scope: Scope) -> WindowSpec | None:

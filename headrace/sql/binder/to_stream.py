@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from headrace.expressions import Column, lit
+from headrace.plan.analysis.unique_keys import identifies
+from headrace.plan.nodes.changelog import INSERT, Changelog
 from headrace.plan.nodes.core import (
     Distinct,
     DStream,
@@ -22,9 +25,13 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
+from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.windows import Now, Range, Sliding, Ticks, Unbounded
+from headrace.sql.binder.environment import column_called
+from headrace.sql.binder.scope import fresh
 from headrace.sql.catalog import Relation
+from headrace.sql.parser import clauses
 from headrace.sql.place import Code, Place, fail
 
 
@@ -54,10 +61,29 @@ def _rstream(relation: Relation, place: Place) -> Relation:
     return _reported(relation, _ticks(relation, place) or Ticks(1))
 
 
+def _changelog(relation: Relation, place: Place) -> Relation:
+    """The changes of the relation, with the operation as the first column; a stream only inserts."""
+    keys = place.args.get("keys") or [] if isinstance(place, clauses.ToStream) else []
+    names = relation.plan.schema.names
+    operation = fresh("op", {name.lower() for name in names})
+    rest = tuple((name, Column(name)) for name in names)
+    if relation.is_stream and not keys:
+        return replace(relation, plan=Project(relation.plan, ((operation, lit(INSERT)), *rest)))
+    found = tuple(column_called(each, names) for each in keys)
+    if found and not identifies(relation.plan, found):
+        shown = ", ".join(found)
+        hint = f"group by {shown}, use [PARTITION BY {shown} ROWS 1] or a table, or leave out the key"
+        fail(Code.CHANGELOG_KEY, f"several rows may have the same {shown}", keys[0], hint)
+    log = Changelog(relation.plan, operation, found)
+    plan = Project(log, ((operation, Column(operation)), *rest))
+    return replace(relation, plan=plan, implicit=False, time_column=None)
+
+
 OUTPUTS: Final[dict[str, Callable[[Relation, Place], Relation]]] = {
     "ISTREAM": _istream,
     "DSTREAM": _dstream,
     "RSTREAM": _rstream,
+    "CHANGELOG": _changelog,
 }
 
 
@@ -120,7 +146,8 @@ def lasts(plan: Plan) -> float:
         return 1
     if isinstance(plan, Window):
         return _window_lasts(plan)
-    bounds = [lasts(each) for each in plan.inputs if each.is_relation]
+    inputs = plan.lasting if isinstance(plan, OuterJoin) else plan.inputs
+    bounds = [lasts(each) for each in inputs if each.is_relation]
     return min(bounds) if isinstance(plan, Join) else max(bounds, default=FOREVER)
 
 
@@ -129,7 +156,7 @@ def keeps_all(plan: Plan) -> bool:
     if isinstance(plan, Window):
         return isinstance(plan.spec, Unbounded)
     if isinstance(plan, Table):
-        return True
+        return not plan.changes
     return isinstance(plan, GROWING) and all(keeps_all(each) for each in plan.inputs)
 
 

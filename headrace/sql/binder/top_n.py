@@ -20,7 +20,7 @@ from headrace.plan.nodes.trees import everywhere, walk
 from headrace.sql.binder.scalars import chain
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.select_list import Listed, projected
-from headrace.sql.parser.parse import check_read
+from headrace.sql.parser.parse import check_read, refuse_part
 from headrace.sql.place import Code, fail
 
 BOUNDED: Final = "limit it: QUALIFY ROW_NUMBER() OVER (…) <= 10, or WHERE number <= 10 in an outer query"
@@ -112,8 +112,10 @@ def _is_call(node: object, name: str) -> bool:
 
 
 def check_over(over: exp.Window) -> None:
-    """An error for parts of OVER that CQL does not support."""
+    """An error for parts of OVER that CQL does not support; this function takes no frame."""
     check_read(over)
+    if over.args.get("spec"):
+        refuse_part(over, "spec", over.args["spec"])
     check_read(over.this)
     if over.args.get("order") is not None:
         check_read(over.args["order"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -38,9 +39,14 @@ def arrow_type(of: exp.DataType) -> DataType:
     """The Arrow type of a SQL type."""
     if of.this == DType.DECIMAL:
         return _decimal(of)
+    if of.this in NESTED and of.expressions:
+        return NESTED[of.this](of)
     found = TYPES.get(of.this) if isinstance(of.this, DType) else None
     if found is None:
-        known = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP"
+        known = (
+            "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP, "
+            "ARRAY<…>, MAP<…, …>, STRUCT<name: …>"
+        )
         name = of.this.value if isinstance(of.this, DType) else str(of.this)
         fail(Code.UNKNOWN_TYPE, f"CQL does not support the type {name}", of, f"types: {known}")
     return found
@@ -53,3 +59,37 @@ def _decimal(of: exp.DataType) -> DataType:
         hint = f"write DECIMAL(p, s) with 1 ≤ p ≤ {MAX_PRECISION} and 0 ≤ s ≤ p"
         fail(Code.UNKNOWN_TYPE, "the precision or scale of this DECIMAL is not valid", of, hint)
     return pa.decimal128(precision, scale)
+
+
+def _array(of: exp.DataType) -> DataType:
+    return pa.list_(arrow_type(of.expressions[0]))
+
+
+def _map(of: exp.DataType) -> DataType:
+    if len(of.expressions) != 2:
+        fail(Code.UNKNOWN_TYPE, "a MAP has two types", of, "write MAP<STRING, INT>")
+    return pa.map_(*map(arrow_type, of.expressions))
+
+
+def _struct(of: exp.DataType) -> DataType:
+    odd = next((each for each in of.expressions if not isinstance(each, exp.ColumnDef)), None)
+    if odd is not None:
+        fail(Code.UNKNOWN_TYPE, "a field of a STRUCT has a name and a type", of, "write STRUCT<a: INT>")
+    return pa.struct([pa.field(each.name, arrow_type(each.args["kind"])) for each in of.expressions])
+
+
+NESTED: Final[dict[object, Callable[[exp.DataType], DataType]]] = {
+    DType.ARRAY: _array,
+    DType.MAP: _map,
+    DType.STRUCT: _struct,
+}
+
+
+def schema_of(columns: tuple[tuple[exp.Identifier, exp.DataType], ...]) -> pa.Schema:
+    """The columns of a declaration; names must be unique."""
+    seen: set[str] = set()
+    for column, _ in columns:
+        if column.name.lower() in seen:
+            fail(Code.SAME_COLUMN, f"two columns are named {column.name!r}", column)
+        seen.add(column.name.lower())
+    return pa.schema([pa.field(column.name, arrow_type(of)) for column, of in columns])

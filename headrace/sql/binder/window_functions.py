@@ -61,25 +61,33 @@ def _only_item(node: exp.Select, call: exp.Expr) -> exp.Expr:
 def _clause(call: exp.Anonymous) -> WindowClause:
     """The window that a call means."""
     name, span = call.name.lower(), _span(call)
-    most = 2 if name == "window" else 1
+    most = 3 if name == "window" else 1
     if len(call.expressions) < 2 or not isinstance(call.expressions[0], exp.Column):
         fail(Code.WINDOW, f"{name} takes the time column and a duration", call, f"write {FUNCTIONS[name]}")
     given = [_duration(call, each) for each in call.expressions[1:]]
     if len(given) > most:
-        hint = "windows start at multiples of the slide; subtract the offset from the time column first"
-        fail(Code.WINDOW, "CQL does not have an offset in window", given[most].span, hint)
-    return RangeClause(given[0], given[-1], span) if name == "window" else SessionClause(given[0], span)
+        hint = f"write {FUNCTIONS[name]}" + (", or an offset after it" if name == "window" else "")
+        fail(Code.WINDOW, f"{name} takes fewer durations", given[most].span, hint)
+    if name == "session_window":
+        return SessionClause(given[0], span)
+    offset = given[2] if len(given) > 2 else None
+    return RangeClause(given[0], given[min(1, len(given) - 1)], span, offset=offset)
 
 
 def _duration(call: exp.Anonymous, node: exp.Expr) -> Duration:
     """`'10 minutes'` or `INTERVAL '10' MINUTES`."""
+    return interval_of(node, f"write {FUNCTIONS[call.name.lower()]}")
+
+
+def interval_of(node: exp.Expr, form: str) -> Duration:
+    """A duration in quotes or an INTERVAL; `form` is the hint if it is neither."""
     text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
         text = f"{node.this.name} {unit.name if unit else ''}"
     parts = split(text.lower().removeprefix("interval "))
     if parts is None:
-        fail(Code.DURATION, "expected a duration in quotes", node, f"write {FUNCTIONS[call.name.lower()]}")
+        fail(Code.DURATION, "expected a duration in quotes", node, form)
     wrong = next((unit for _, unit in parts if unit and unit not in UNITS), None)
     if wrong is not None:
         hint = "units: MICROSECONDS to WEEKS; months and years vary in length"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 from sqlglot import exp
 
-from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, Unbounded, WindowSpec
+from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, SlidingRows, Unbounded, WindowSpec
 from headrace.sql.parser.clauses import (
     Duration,
     NowClause,
@@ -22,6 +23,18 @@ from headrace.sql.place import Code, fail
 from headrace.time.durations import TICKS, UNITS
 
 LONGEST: Final = 2**62
+
+
+@dataclass(frozen=True)
+class Cumulating(Sliding):
+    """Windows [b, b + kS) in blocks of the size, for each k: Flink's CUMULATE. Only for aggregates.
+
+    They are sliding windows whose rows are only those of the last block; blocks begin at `begin` + j · size.
+    """
+
+    begin: int = 0
+
+
 FindColumn = Callable[[exp.Column], str]
 
 
@@ -34,7 +47,16 @@ def _range(clause: RangeClause, ticks_per_second: int | None, _: FindColumn) -> 
     size = ticks(clause.size, ticks_per_second)
     if clause.least is not None:
         return Range(size, least_of(clause.least, size, "MIN", "MAX", ticks_per_second))
-    return Sliding(size, ticks(clause.slide, ticks_per_second)) if clause.slide else Range(size)
+    if clause.slide is None:
+        return Range(size)
+    slide = ticks(clause.slide, ticks_per_second)
+    offset = 0 if clause.offset is None else _signed(clause.offset, ticks_per_second)
+    if not clause.grows:
+        return Sliding(size, slide, offset % slide)
+    if size % slide:
+        hint = "choose a size that is a multiple of the step"
+        fail(Code.WINDOW, "the windows of CUMULATE grow in whole steps", clause.size.span, hint)
+    return Cumulating(size, slide, offset % slide, offset % size)
 
 
 def least_of(least: Duration, most: int, low: str, high: str, ticks_per_second: int | None) -> int:
@@ -46,7 +68,8 @@ def least_of(least: Duration, most: int, low: str, high: str, ticks_per_second: 
 
 
 def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:
-    return Rows(clause.count, tuple(dict.fromkeys(column(key) for key in clause.keys)))
+    keys = tuple(dict.fromkeys(column(key) for key in clause.keys))
+    return Rows(clause.count, keys) if clause.slide == 1 else SlidingRows(clause.count, keys, clause.slide)
 
 
 def _session(clause: SessionClause, ticks_per_second: int | None, column: FindColumn) -> WindowSpec:
@@ -63,9 +86,27 @@ SPECIFICATIONS: Final[dict[type[Any], Callable[[Any, int | None, FindColumn], Wi
 }
 
 
+def _signed(duration: Duration, ticks_per_second: int | None) -> int:
+    """An offset in ticks: a whole number that may be 0 or negative."""
+    total = _total(duration, ticks_per_second)
+    if total.denominator != 1 or abs(total) >= LONGEST:
+        hint = "choose a rounder duration"
+        fail(
+            Code.DURATION,
+            f"an offset must be a whole number of ticks, not {_shown(total)}",
+            duration.span,
+            hint,
+        )
+    return int(total)
+
+
+def _total(duration: Duration, ticks_per_second: int | None) -> Fraction:
+    return sum((_part(*part, ticks_per_second, duration) for part in duration.parts), Fraction(0))
+
+
 def ticks(duration: Duration, ticks_per_second: int | None) -> int:
     """A duration in ticks: a whole number, at least one."""
-    total = sum((_part(*part, ticks_per_second, duration) for part in duration.parts), Fraction(0))
+    total = _total(duration, ticks_per_second)
     if total.denominator != 1 or not 1 <= total < LONGEST:
         fail(
             Code.DURATION,

@@ -14,6 +14,10 @@ GRANULARITY = "granularity"
 """The key in an aggregate's `meta` for its granularity clause."""
 WINDOW = "stream_window"
 """The key in a FROM item's `meta` for its window clause."""
+SHOWN = "rows_with_bounds"
+"""The key in a FROM item's `meta` that says: its rows are shown, with the bounds of their windows."""
+WITHIN = "distinct_within"
+"""The key in the first column's `meta` for the time of `DISTINCT ON (…) WITHIN 1 HOUR`."""
 TIME = "time_column"
 """The key in a FROM item's `meta` for the time column that its window names; it must be the stream's."""
 
@@ -28,21 +32,27 @@ class Duration:
 
 @dataclass(frozen=True)
 class RangeClause:
-    """`[RANGE size]`, `[RANGE size SLIDE slide]` or `[RANGE MIN least, MAX size]`."""
+    """`[RANGE size]`, `[RANGE size SLIDE slide OFFSET offset]` or `[RANGE MIN least, MAX size]`.
+
+    `grows`: windows begin at multiples of the size and grow by the slide, as Flink's CUMULATE.
+    """
 
     size: Duration
     slide: Duration | None
     span: Span
     least: Duration | None = None
+    offset: Duration | None = None
+    grows: bool = False
 
 
 @dataclass(frozen=True)
 class RowsClause:
-    """`[ROWS count]` or `[PARTITION BY keys ROWS count]`."""
+    """`[ROWS count]`, `[PARTITION BY keys ROWS count]`, or one of these with `SLIDE slide`."""
 
     count: int
     keys: tuple[exp.Column, ...]
     span: Span
+    slide: int = 1
 
 
 @dataclass(frozen=True)
@@ -104,9 +114,12 @@ class SeqStep(exp.Expression):
 
 
 class ToStream(exp.Expression):
-    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`; `kind` is the word."""
+    """`ISTREAM(query)`, or the same with DSTREAM, RSTREAM or CHANGELOG; `kind` is the word.
 
-    arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True, "with_": False}
+    `keys` are the columns of `CHANGELOG(query) PRIMARY KEY (k)`.
+    """
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True, "with_": False, "keys": False}
 
 
 @dataclass(frozen=True)
@@ -139,4 +152,29 @@ class TableDeclaration:
     replace: bool
 
 
-Declaration = StreamDeclaration | ViewDeclaration | TableDeclaration
+@dataclass(frozen=True)
+class FormatClause:
+    """`FORMAT FLINK (op)`: how rows say what they do, and the column with the operation, if it is named."""
+
+    name: exp.Identifier
+    operation: exp.Identifier | None
+
+
+@dataclass(frozen=True)
+class ChangingTableDeclaration:
+    """`CREATE TABLE name (column type, …) PRIMARY KEY (k, …) FROM stream`, and how its rows change the table.
+
+    `stream` is a name or a query in parentheses.
+    """
+
+    name: exp.Identifier
+    columns: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    keys: tuple[exp.Identifier, ...]
+    stream: exp.Expr
+    format: FormatClause | None
+    delete: exp.Expr | None
+    ignore: exp.Expr | None
+    replace: bool
+
+
+Declaration = StreamDeclaration | ViewDeclaration | TableDeclaration | ChangingTableDeclaration

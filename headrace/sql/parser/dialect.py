@@ -14,11 +14,12 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from headrace.sql.parser.clauses import ToStream
+from headrace.sql.parser.clauses import WITHIN, Duration, ToStream
 from headrace.sql.parser.declarations import DeclarationParser
+from headrace.sql.parser.windows import AMOUNT_TOKENS
 from headrace.sql.place import CLOSE, Code, fail
 
-OUTPUTS: Final = frozenset({"ISTREAM", "DSTREAM", "RSTREAM"})
+OUTPUTS: Final = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "CHANGELOG"})
 OPENS_QUERY: Final = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM})
 TEXT: Final = "text"
 """The key in an expression's `meta` for its first and last character."""
@@ -35,6 +36,9 @@ class CqlParser(DeclarationParser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
     }
+
+    # `array(1, 2)[0]` is an element, although a name is before the bracket; the binder reads `ARRAY[1, 2]`.
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
 
     # Spark's {name}: an unclosed one would take the next word, even one in another part of the query.
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
@@ -98,7 +102,9 @@ class CqlParser(DeclarationParser):
         self._advance(2)
         query = self._parse_query()
         self._match_r_paren()
-        return ToStream(this=query, kind=word.text.upper()).update_positions(word)
+        kind = word.text.upper()
+        keys = list(self._parse_key_columns()) if kind == "CHANGELOG" else []
+        return ToStream(this=query, kind=kind, keys=keys).update_positions(word)
 
     def _parse_join(
         self,
@@ -106,11 +112,14 @@ class CqlParser(DeclarationParser):
         parse_bracket: bool = False,
         alias_tokens: Any = None,
     ) -> exp.Join | None:
-        """After a comma, parse a FROM item, so that errors are reported at its place."""
+        """A FROM item after a comma, so that errors are reported at its place; an ON has a condition."""
         if self._match(TokenType.COMMA):
             item = self._parse_table(alias_tokens=alias_tokens)
             return self.expression(exp.Join(this=item)) if item else None
-        return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if join is not None and self._prev.token_type == TokenType.ON:
+            fail(Code.SYNTAX, "ON needs a condition", self._prev, "write JOIN … ON a.k = b.k")
+        return join
 
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:
         """BETWEEN … AND …; sqlglot would accept it without AND."""
@@ -129,15 +138,27 @@ class CqlParser(DeclarationParser):
 
     def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
         """Expressions separated by commas; sqlglot would skip a missing expression."""
+        within = self._parse_within()
         found = [self._parse_projection()]
+        if within is not None:
+            found[0].meta[WITHIN] = within
         while self._match(TokenType.COMMA):
             found.append(self._parse_projection())
         return found, None
 
+    def _parse_within(self) -> Duration | None:
+        """The time of `DISTINCT ON (k) WITHIN 1 HOUR`."""
+        follows = self._prev.token_type == TokenType.R_PAREN and self._next.token_type in AMOUNT_TOKENS
+        if not follows or self._curr.text.upper() != "WITHIN":
+            return None
+        self._advance()
+        return self._parse_duration()
+
     def _parse_projection(self) -> exp.Expr:
         found = self._parse_expression()
         if found is None:
-            fail(Code.SYNTAX, "expected a column or an expression", self._curr or self._prev)
+            hint = "name a column, or write * for all; is there a comma too many?"
+            fail(Code.SYNTAX, "expected a column or an expression", self._curr or self._prev, hint)
         return found
 
     def _parse_expression(self) -> exp.Expr | None:

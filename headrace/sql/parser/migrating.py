@@ -19,7 +19,7 @@ class Phrase(NamedTuple):
 
 
 CHANGES: Final = (
-    "remove it: answers come as rows change; ISTREAM(…) reports what is new, DSTREAM(…) what has gone"
+    "remove it: answers come as rows change; ISTREAM(…) reports what is new, CHANGELOG(…) every change"
 )
 WATERMARK: Final = (
     "write TIME ts after the columns; how late rows may be is not part of a query: "
@@ -36,9 +36,10 @@ PHRASES: Final[dict[tuple[str, ...], str]] = {
     ("INSERT", "INTO"): "write SELECT … FROM …; where answers go is set in the pipeline file",
     ("WITH", "("): "remove WITH (…): the source of a stream is set in the pipeline file",
     (
-        "PRIMARY",
-        "KEY",
-    ): "remove it: a stream has no key; [PARTITION BY k ROWS 1] keeps the newest row of each k",
+        "FROM_CHANGELOG",
+        "(",
+    ): "declare it: CREATE TABLE t PRIMARY KEY (k) FROM s FORMAT FLINK; SELECT … FROM t",
+    ("TO_CHANGELOG", "("): "write CHANGELOG(SELECT … FROM t), or CHANGELOG(SELECT …) PRIMARY KEY (k)",
 }
 """Each phrase and what to write."""
 QUOTED: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING})

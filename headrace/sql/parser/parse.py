@@ -36,7 +36,8 @@ def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
         phrase = phrase_in(tokens)
         if phrase is not None:
             fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
-        fail(Code.SYNTAX, _description(error), _place(error, text))
+        said = _description(error)
+        fail(Code.SYNTAX, said, _place(error, text), HINTS.get(said, ""))
     except TokenError as error:
         at = Span(error.end - 1, error.end) if error.end else None
         fail(Code.SYNTAX, "the text cannot be parsed from here on", at, "is a quote or comment left open?")
@@ -58,9 +59,20 @@ def _description(error: ParseError) -> str:
 SAID: Final = {
     "Invalid expression": "this is not expected here",
     "Required argument": "something is missing here",
+    "Required keyword": "something is missing at this place",
+    "Expected END after CASE": "CASE needs WHEN … THEN … END",
+    "Expected table name": "expected a stream, a table or a view",
+    "Expected TYPE after CAST": "this is not a type",
     "Expecting ": "expected ",
 }
 """How messages of sqlglot begin, and what we say; a text that ends with a space keeps the rest."""
+HINTS: Final = {
+    "expected )": "is a ( before it not closed?",
+    "something is missing at this place": "write an expression or a condition, or remove the word",
+    "CASE needs WHEN … THEN … END": "write CASE WHEN x > 0 THEN 1 ELSE 2 END",
+    "expected a stream, a table or a view": "is there a comma too many?",
+    "this is not a type": "types: BIGINT, DOUBLE, STRING, TIMESTAMP, …",
+}
 
 
 def _place(error: ParseError, text: str) -> Span | None:
@@ -86,24 +98,26 @@ def _place(error: ParseError, text: str) -> Span | None:
 
 READ: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Select: frozenset({"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"})
-    | {"order", "limit", "qualify"},
+    | {"order", "limit", "qualify", "laterals", "windows"},
     exp.Union: frozenset({"this", "expression", "distinct", "with_"}),
     exp.Except: frozenset({"this", "expression", "distinct", "with_"}),
-    ToStream: frozenset({"this", "kind", "with_"}),
+    ToStream: frozenset({"this", "kind", "with_", "keys"}),
     exp.Subquery: frozenset({"this", "alias", "with_"}),
     exp.Table: frozenset({"this", "alias"}),
     exp.TableAlias: frozenset({"this", "columns"}),
-    exp.Join: frozenset({"this", "on", "kind"}),
+    exp.Unnest: frozenset({"expressions", "alias", "offset"}),
+    exp.Lateral: frozenset({"this", "alias", "view", "outer", "ordinality"}),
+    exp.Join: frozenset({"this", "on", "kind", "side"}),
     exp.With: frozenset({"expressions"}),
     exp.CTE: frozenset({"this", "alias"}),
     exp.Group: frozenset({"expressions"}),
-    exp.Distinct: frozenset({"expressions"}),
-    exp.Window: frozenset({"this", "partition_by", "order", "over"}),
+    exp.Distinct: frozenset({"expressions", "on"}),
+    exp.Window: frozenset({"this", "partition_by", "order", "over", "spec"}),
     exp.Order: frozenset({"expressions"}),
     exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
     exp.Limit: frozenset({"expression"}),
     exp.Star: frozenset(),
-    exp.Column: frozenset({"this", "table"}),
+    exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Filter: frozenset({"this", "expression"}),
     exp.In: frozenset({"this", "expressions"}),
@@ -116,33 +130,29 @@ CLAUSES: Final[dict[str, tuple[str, str]]] = {
     "sort": ("SORT BY", "answers come in order of time; sort them where they are stored"),
     "limit": ("LIMIT", "a stream does not end; use [ROWS n] for the newest rows"),
     "offset": ("OFFSET", "a stream does not end; use [ROWS n] for the newest rows"),
-    "spec": ("a frame in OVER", "put the window on the FROM item: FROM s [ROWS 10]"),
+    "spec": ("a frame for this function", "frames are for aggregates, FIRST_VALUE and LAST_VALUE"),
     "siblings": ("ORDER SIBLINGS BY", ""),
     "with_fill": ("WITH FILL", ""),
-    "windows": ("WINDOW", "put the window on the FROM item: FROM s [RANGE 10 MINUTES]"),
-    "laterals": ("LATERAL VIEW", ""),
     "pivots": ("PIVOT", "use CASE inside aggregates"),
     "sample": ("TABLESAMPLE", ""),
     "recursive": ("WITH RECURSIVE", ""),
     "joins": ("a join in parentheses", "write the joins one after the other"),
     "db": ("a name with a database", "write the name of the stream alone"),
-    "query": ("IN with a query", "join with the other stream"),
+    "query": ("IN (SELECT …) here", "it must be a condition of WHERE, connected with AND"),
     "all": ("GROUP BY ALL", "name the columns"),
     "rollup": ("ROLLUP", "write one query per level and combine them with UNION ALL"),
     "cube": ("CUBE", "write one query per level and combine them with UNION ALL"),
     "grouping_sets": ("GROUPING SETS", "write one query per level and combine them with UNION ALL"),
     "version": (
         "FOR SYSTEM_TIME AS OF",
-        "join each row with the newest of each key: FROM a [NOW] JOIN b [PARTITION BY k ROWS 1] ON a.k = b.k",
+        "it belongs to a join: FROM orders JOIN rates FOR SYSTEM_TIME AS OF orders.ts ON …",
     ),
     "match": ("MATCH_RECOGNIZE", "write the steps with SEQ: FROM SEQ(a, b) CHRONICLE PARTITION BY k"),
     "using": ("USING", "write ON a.k = b.k"),
     "into": ("INTO", "where answers go is set in the pipeline file"),
     "hint": ("hints", "remove it"),
-    "alias": ("a named window in OVER", "put the window on the FROM item: FROM s [ROWS 10]"),
     "cluster": ("CLUSTER BY", "answers come in order of time"),
     "distribute": ("DISTRIBUTE BY", "the planner finds the partition key"),
-    "on": ("DISTINCT ON", "[PARTITION BY k ROWS 1] keeps the newest row of each k"),
 }
 
 

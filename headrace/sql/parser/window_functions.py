@@ -6,6 +6,7 @@ They are read as a FROM item with a window, so that the plan is that of `s [RANG
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sqlglot import exp
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 ORDER: Final = {
     "TUMBLE": "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
     "HOP": "HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES): the slide comes first",
+    "CUMULATE": "CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '1' HOUR): the step first",
     "SESSION": "SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' SECONDS)",
 }
-CUMULATE: Final = "write FROM s [RANGE 15 MINUTES SLIDE 5 MINUTES] and HAVING, as docs/cql/slide.md shows"
-OFFSET: Final = "windows start at multiples of the slide; subtract the offset from the time column first"
 
 Clause = Callable[[list[Duration], tuple[exp.Column, ...] | None, Span], WindowClause]
 CLAUSES: Final[dict[str, tuple[int, Clause]]] = {
     "TUMBLE": (1, lambda sizes, keys, span: RangeClause(sizes[0], sizes[0], span)),
     "HOP": (2, lambda sizes, keys, span: RangeClause(sizes[1], sizes[0], span)),
+    "CUMULATE": (2, lambda sizes, keys, span: RangeClause(sizes[1], sizes[0], span, grows=True)),
     "SESSION": (1, lambda sizes, keys, span: SessionClause(sizes[0], span, keys or ())),
 }
-"""How many durations each function takes, and the clause that it means."""
-NAMES: Final = frozenset({*CLAUSES, "CUMULATE"})
+"""How many durations each function takes, and the clause that it means; all but SESSION take an offset."""
+NAMES: Final = frozenset(CLAUSES)
 
 
 def opens_window_function(parser: WindowParser) -> bool:
@@ -51,25 +52,26 @@ def parse_window_function(parser: WindowParser) -> exp.Expr:
         parser._advance()
     called, word = parser._curr, parser._word()
     parser._advance(2)
-    if word == "CUMULATE":
-        fail(Code.WINDOW, "CQL does not have CUMULATE", called, CUMULATE)
     item, keys = _parse_input(parser, word)
     time = _parse_descriptor(parser, word)
+    count, clause = CLAUSES[word]
     sizes: list[Duration] = []
     while parser._match(TokenType.COMMA):
-        sizes.append(parser._parse_duration())
+        sizes.append(parser._parse_window_offset() if len(sizes) >= count else parser._parse_duration())
     span = Span(first.start, parser._prev.end + 1)
     _close(parser, word)
     if wrapped:
         _close(parser, word)
-    count, clause = CLAUSES[word]
     if len(sizes) < count:
         fail(Code.WINDOW, f"{word} takes {count} INTERVAL{'s' * (count > 1)}", called, f"write {ORDER[word]}")
-    if len(sizes) > count:
-        fail(Code.WINDOW, f"CQL does not have an offset in {word}", sizes[count].span, OFFSET)
+    if len(sizes) > count + (word != "SESSION"):
+        fail(Code.WINDOW, f"{word} takes fewer durations", sizes[-1].span, f"write {ORDER[word]}")
     if keys is not None and word != "SESSION":
         fail(Code.WINDOW, f"{word} does not take PARTITION BY", keys[0], "write the keys in GROUP BY")
-    item.meta[WINDOW], item.meta[TIME] = clause(sizes, keys, span), time
+    window = clause(sizes, keys, span)
+    if isinstance(window, RangeClause) and len(sizes) > count:
+        window = replace(window, offset=sizes[count])
+    item.meta[WINDOW], item.meta[TIME] = window, time
     item.set("alias", parser._parse_table_alias())
     return item
 

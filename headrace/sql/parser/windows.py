@@ -116,7 +116,23 @@ class WindowParser(SparkParser):
             return UnboundedClause(self._span_from(opening))
         size = self._parse_duration()
         slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
-        return RangeClause(size, slide, self._span_from(opening))
+        offset = self._parse_window_offset() if slide and self._match_text_seq("OFFSET") else None
+        return RangeClause(size, slide, self._span_from(opening), offset=offset)
+
+    def _parse_window_offset(self) -> Duration:
+        """A duration that may be negative: `1 HOUR`, `- 1 HOUR`, `INTERVAL '-1' HOUR`."""
+        first = self._curr
+        minus = self._match(TokenType.DASH)
+        self._match(TokenType.INTERVAL)
+        token = self._curr
+        if minus or not (token.token_type == TokenType.STRING and token.text.startswith("-")):
+            found = self._parse_duration()
+            parts = tuple((-amount if minus else amount, unit) for amount, unit in found.parts)
+            return Duration(parts, self._span_from(first))
+        self._advance()
+        if not AMOUNT.fullmatch(token.text[1:]):
+            fail(Code.DURATION, "an offset must start with a number", token, "write INTERVAL '-1' HOUR")
+        return Duration(((Fraction(token.text), self._parse_unit()),), self._span_from(first))
 
     def _parse_bounds(self, *words: str) -> list[Duration]:
         """`MIN 2 HOURS, MAX 5 HOURS`: both, in either order; returned in the order of `words`."""
@@ -152,7 +168,7 @@ class WindowParser(SparkParser):
     def _parse_rows_window(self, opening: Token) -> WindowClause:
         if self._match_text_seq("UNBOUNDED"):
             return UnboundedClause(self._span_from(opening))
-        return RowsClause(self._parse_count(), (), self._span_from(opening))
+        return self._parse_rows_clause((), opening)
 
     def _parse_partition_window(self, opening: Token) -> WindowClause:
         nothing = self._match_pair(TokenType.L_PAREN, TokenType.R_PAREN)
@@ -165,7 +181,13 @@ class WindowParser(SparkParser):
         if nothing or not self._match_text_seq("ROWS"):
             hint = "write [PARTITION BY k ROWS 5] or [PARTITION BY k SESSION 30 SECONDS]"
             fail(Code.WINDOW, "PARTITION BY needs ROWS or SESSION", self._curr or self._prev, hint)
-        return RowsClause(self._parse_count(), columns, self._span_from(opening))
+        return self._parse_rows_clause(columns, opening)
+
+    def _parse_rows_clause(self, keys: tuple[exp.Column, ...], opening: Token) -> RowsClause:
+        """`100`, or `100 SLIDE 10`: both are numbers of rows."""
+        count = self._parse_count()
+        slide = self._parse_count() if self._match_text_seq("SLIDE") else 1
+        return RowsClause(count, keys, self._span_from(opening), slide)
 
     def _parse_count(self) -> int:
         token = self._curr
@@ -202,7 +224,7 @@ class WindowParser(SparkParser):
     def _parse_amount(self) -> tuple[Fraction, str]:
         token = self._curr
         if not self._match_set((TokenType.NUMBER, TokenType.STRING)) or not AMOUNT.fullmatch(token.text):
-            hint = "write [RANGE 10 MINUTES]"
+            hint = "write a number and a unit: [RANGE 10 MINUTES], [SESSION 30 SECONDS]"
             fail(Code.DURATION, "a duration must start with a number", token or self._prev, hint)
         return Fraction(token.text), self._parse_unit()
 
@@ -213,7 +235,7 @@ class WindowParser(SparkParser):
         if word in UNITS:
             self._advance()
             return word
-        if self._curr.token_type in self.ID_VAR_TOKENS and word != "SLIDE":
+        if self._curr.token_type in self.ID_VAR_TOKENS and word not in ("SLIDE", "OFFSET"):
             fail(Code.DURATION, f"{self._curr.text!r} is not a unit of time", self._curr, _units_like(word))
         return ""
 

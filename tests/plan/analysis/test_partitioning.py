@@ -18,6 +18,7 @@ from headrace.plan.analysis.partitioning import partition
 from headrace.plan.analysis.stages import Cut, Stage, cuts, stages
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import AggregateCall, Join, Plan, Project, Source, Window
+from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.trees import exchange
 from headrace.plan.nodes.windows import Now, Range, Rows, Sliding, Unbounded, WindowSpec
 from headrace.plan.show import show
@@ -378,3 +379,10 @@ def test_selections_after_the_last_operator_are_a_suffix() -> None:
     parts = native_parts(plan)
     assert parts.core == exchange(nodes.IStream(grouped("k")), S, Source("s", pa.schema([("k", pa.int64())])))
     assert parts.suffix == nodes.Select(Source("answer", plan.schema), col("n") > 1)
+
+
+def test_a_full_join_without_an_equality_says_why_it_needs_one_shard() -> None:
+    join = OuterJoin(Window(S, HOUR), Window(T, HOUR), (), (), kind=JoinKind.FULL)
+    found = partition(join)
+    assert found.keys is None
+    assert "without an equality" in found.reason

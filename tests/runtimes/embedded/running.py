@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline import parse
+from headrace.pipeline import load, parse
 from headrace.runtimes.embedded import Progress, Runner
 
 TEXT = """
@@ -75,3 +76,22 @@ def run_small(
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class BrokenDown(Exception):
+    """A run that ends at any moment, as if it were killed."""
+
+
+def break_down(file: Path, after: list[int]) -> None:
+    """Run a pipeline again and again; each run ends after that many steps, without a commit."""
+    for steps in after:
+        left = steps
+
+        def breaks(progress: Progress) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise BrokenDown
+
+        with suppress(BrokenDown):
+            Runner(load(file)).run(on_progress=breaks, every=0)

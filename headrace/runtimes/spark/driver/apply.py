@@ -15,13 +15,14 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.expressions.sparksql.spelling import quoted, stamped
 from headrace.plan.analysis.native import Native, native_parts
-from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.core import Plan, Source
 from headrace.runtimes.spark.driver.dataflow import Dataflow
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of, tables_of
 from headrace.runtimes.spark.driver.native import by_name, filtered
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import NAME, own_name
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
+from headrace.runtimes.spark.driver.task_streams import task_stream_of
 from headrace.runtimes.spark.driver.unpack import Unpack, of_kind, packed_rows
 from headrace.runtimes.spark.types import as_given
 from headrace.runtimes.spark.worker.answers import KIND, LATE, REJECTED, RESULT, Outlet
@@ -122,10 +123,12 @@ def answers(
         outlet,
         parts.prefixes,
         options.speakers_for(query.sources),
+        unordered=frozenset() if query.ordered else frozenset((QUERY,)),
     )
     combined = dataflow.build(metrics)
     schema = outlet.schema(parts.core.schema)
-    return Answers(combined, schema, dataflow.packed, options.ordered, parts.suffix, options.extra_columns)
+    ordered = options.ordered and query.ordered
+    return Answers(combined, schema, dataflow.packed, ordered, parts.suffix, options.extra_columns)
 
 
 def checked(options: object) -> SparkOptions:
@@ -179,12 +182,23 @@ def _parts(
     kinds: frozenset[str],
 ) -> Native:
     """The parts of the plan that Spark runs itself, and the one that is left for the engine."""
-    has_bad_rows = any(BAD in df.columns for df in frames.values())
+    given = {name.lower(): df for name, df in frames.items()}
+    has_bad_rows = any(_keeps_bad_rows(given[s.name.lower()], s, query, options) for s in query.sources)
     refuses = any(inputs.rules_of(each.name).enforce == "refuse" for each in query.sources)
     promise = inputs.row_promises.speakers(each.name for each in query.sources)
     if not options.native or has_bad_rows or refuses or promise or kinds != {RESULT}:
         return Native({}, query.plan, None)
     return native_parts(query.plan)
+
+
+def _keeps_bad_rows(df: DataFrame, source: Source, query: Query, options: SparkOptions) -> bool:
+    """Whether bad rows of a stream pass through Spark, whose filters would drop them."""
+    if BAD not in df.columns:
+        return False
+    found = task_stream_of(df)
+    if found is None or source.name in options.reached:
+        return True
+    return not found.can_enter(source, query.time_columns.get(source.name), options.arrival)
 
 
 def _restored(field: pa.Field) -> Column:

@@ -114,7 +114,7 @@ class _Declaring(Reader):
             raise SparkError("HR-SP13", error.message, place=place, hint=error.hint) from error
 
     def _lateness(self, name: str, given: Any) -> Lateness:
-        """The bounds of one stream. Rows are less than `disorder` behind here, in a file at most so much."""
+        """The bounds of one stream, which mean what they mean in a file."""
         if not isinstance(given, Mapping):
             message = f"a bound of type {type(given).__name__} cannot be combined with bounds between streams"
             raise SparkError("HR-SP13", message, place=name, hint=_EXAMPLE)
@@ -123,7 +123,7 @@ class _Declaring(Reader):
         self.name = f"bounds, {name}"
         found = lateness_of(self, (), self.valid(BoundsOf, _plain(given)), self._per_second)
         self.name = ""
-        return found if found.disorder is None else replace(found, disorder=found.disorder - 1)
+        return found
 
 
 def _plain(given: Any) -> Any:
@@ -172,7 +172,7 @@ def promise(name: str, given: StreamBounds, per_second: int | None) -> Promise:
             place=name,
             hint="use disorder, latency, both of these, or skew alone",
         )
-    return DisorderPromise(found["disorder"], found.get("latency"))
+    return DisorderPromise(found["disorder"] + 1, found.get("latency"))
 
 
 def _by_source(name: str, given: Mapping[str, Any], per_second: int | None) -> SourcesPromise:

@@ -14,9 +14,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.control import AddQuery, Entry, Stop, check, in_force, log_of
+from headrace.control import AddQuery, Entry, Log, Stop, check, in_force, log_of
 from headrace.control.commands import describe
 from headrace.control.in_force import changed
+from headrace.control.reloading import with_reloaded_rows
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.runtimes.spark.driver.source_names import OWN, reader
@@ -44,7 +45,7 @@ class ControlLog:
             entries = self._log.read()
             self.position = entries[-1].number if entries else 0
             self._started = self.position
-            self.pipeline = in_force(self._file, entries)
+            self.pipeline = with_reloaded_rows(in_force(self._file, entries), entries, self._log)
             self.must_start_again = False
             return self.pipeline
 
@@ -76,9 +77,14 @@ class ControlLog:
         self.pipeline = after
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The commands as a stream of texts; one file is one command."""
-        folder: Path = self._log.path
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        source: Any = reader(spark, f"{OWN}control").format("text").option("wholetext", True)
-        found: DataFrame = source.load(f"{folder.absolute()}/*.json")
-        return found
+        """The commands as a stream of texts."""
+        return command_stream(spark, self._log)
+
+
+def command_stream(spark: SparkSession, log: Log) -> DataFrame:
+    """The commands of a log as a stream of texts; one file is one command."""
+    folder: Path = log.path
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    source: Any = reader(spark, f"{OWN}control").format("text").option("wholetext", True)
+    found: DataFrame = source.load(f"{folder.absolute()}/*.json")
+    return found

@@ -10,7 +10,7 @@ operators, one above the other; rows that only the upper one reads pass through 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from headrace.engine.inputs import Inputs
 from headrace.pipeline import Pipeline
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.trees import sources_of
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import observed
 from headrace.runtimes.spark.driver.reading import takes
@@ -27,10 +28,13 @@ from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.stream_rows import (
     StreamSet,
     clock_ticks,
+    drops_rows,
     now,
+    source_of,
     spoken_columns,
     stream_rows,
 )
+from headrace.runtimes.spark.driver.task_streams import listed_by, task_stream_of
 from headrace.runtimes.spark.driver.timer import clock_of
 from headrace.runtimes.spark.driver.topology import (
     HomeOf,
@@ -46,10 +50,10 @@ from headrace.runtimes.spark.driver.topology import (
 )
 from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.spark.versions import check_stateful
-from headrace.runtimes.spark.worker.answers import Outlet, is_flat
+from headrace.runtimes.spark.worker.answers import RESULT, Outlet, is_flat
 from headrace.runtimes.spark.worker.controlling import ControlSpec
 from headrace.runtimes.spark.worker.host import Host
-from headrace.runtimes.spark.worker.packing import PACKED_DDL
+from headrace.runtimes.spark.worker.packing import CHOICES, COMMANDS, PACKED_DDL
 from headrace.runtimes.spark.worker.partitioner import (
     BAD,
     NOW,
@@ -61,8 +65,11 @@ from headrace.runtimes.spark.worker.partitioner import (
     Target,
     TickBroadcast,
 )
+from headrace.runtimes.spark.worker.pickled_control import PickledControl
+from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.running import HostSpec
 from headrace.schema import Schema
+from headrace.time.ets import DisorderPromise
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,14 @@ class Dataflow:
     """The control log as a stream of texts, each a command; with it, `pipeline` is what is in force."""
     pipeline: Pipeline | None = None
     position: int = 0
+    choices: DataFrame | None = None
+    """The sizes of windows that the driver has chosen, as a stream of texts; only with a budget."""
+    unordered: frozenset[str] = frozenset()
+    """The queries that say that their results need not be in order."""
+    movable: bool = False
+    """The state may move to another number of partitions later: there may be more shards than partitions."""
+    partitions: int | None = None
+    """The number of partitions with state, if the caller starts the query and sets it."""
 
     def build(self, metrics: str) -> DataFrame:
         """Results and side outputs in one table, with figures named `metrics` in Spark's progress."""
@@ -117,8 +132,11 @@ class Dataflow:
         options, recorded = self.options, self.options.arrival is not None
         taken = (
             {}
-            if recorded
-            else {name: takes(df, reached=name in options.reached) for name, df in self._frames.items()}
+            if recorded or not self._reached_matters
+            else {
+                name: takes(listed_by(df), reached=name in options.reached)
+                for name, df in self._frames.items()
+            }
         )
         world = World(
             self.inputs,
@@ -129,18 +147,22 @@ class Dataflow:
             tuple(options.witnesses),
             taken,
             self.before.placed,
+            self.movable,
         )
         made = topology(self.plans, world, self.outlet)
         packed = self.outlet.packed or self._must_pack(made.levels)
         budget = options.budget_in(self._spark)
+        shards = sum(len(host.shard_keys) for host in made.hosts)
+        control = None
+        if self.pipeline is not None:
+            control = PickledControl.of(self._control(self.pipeline, made.placed, world))
 
-        control = None if self.pipeline is None else self._control(self.pipeline, made.placed, world)
-
-        def complete(host: HostSpec) -> HostSpec:
+        def complete(host: HostSpec, above: Set[str]) -> HostSpec:
             return replace(
                 host,
                 outlet=replace(host.outlet, packed=packed),
                 budget=budget,
+                all_shards=shards,
                 policy=options.policy,
                 reoptimize=options.reoptimize,
                 generation=self.generation,
@@ -150,9 +172,37 @@ class Dataflow:
                 control=control,
                 ticks_per_second=self.streams.ticks_per_second,
                 execution=options.execution,
+                early=self._early & host.queries.keys() - above,
             )
 
-        return replace(made, levels=tuple(tuple(map(complete, level)) for level in made.levels))
+        completed: list[Level] = []
+        for i, level in enumerate(made.levels):
+            above = {name for later in made.levels[i + 1 :] for host in later for name in host.queries}
+            completed.append(tuple(complete(host, above) for host in level))
+        return replace(made, levels=tuple(completed))
+
+    @property
+    def _reached_matters(self) -> bool:
+        """Whether it matters when rows reached their sources. It does for clocks and for other streams.
+
+        A job needs it for its status. In a query of `apply` whose streams only promise how far their own rows
+        are out of order it changes nothing, and would be one more column on the way to Python.
+        """
+        promises = [self.inputs.promises.get(each.name) for each in self.streams.sources]
+        alone = all(isinstance(each, DisorderPromise) and not each.by_clock for each in promises)
+        rows = self.inputs.row_promises
+        others = (self.speakers, rows.punctuations, rows.heartbeats, self.options.witnesses)
+        alone = alone and self.inputs.heartbeats is None and not any(others)
+        return self.movable or not alone or bool(self.options.reached)
+
+    @property
+    def _early(self) -> frozenset[str]:
+        """The queries whose results need not be in order and that read a stream with punctuations."""
+        loose = self.unordered if self.options.ordered else self.plans.keys()
+        closing = self.inputs.row_promises.punctuations
+        return frozenset(
+            name for name in loose if any(s.name in closing for s in sources_of(self.plans[name]))
+        )
 
     def _control(self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World) -> ControlSpec:
         """How hosts follow the control log."""
@@ -174,14 +224,17 @@ class Dataflow:
 
     @property
     def _partitions(self) -> int:
-        """Spark's number of partitions, which a checkpoint freezes."""
-        return self.before.partitions or self.options.partitions_in(self._spark)
+        """Spark's number of partitions: that of the checkpoint, if there is one."""
+        return self.partitions or self.before.partitions or self.options.partitions_in(self._spark)
 
     @property
     def shards(self) -> int:
         """The number of shards of a host that is partitioned by a key."""
-        most = self._partitions
-        return most if self.options.shards is None else max(1, min(self.options.shards, most))
+        if self.before.shards:
+            return self.before.shards
+        if self.movable and self.options.shards is not None:
+            return max(1, self.options.shards)
+        return self.options.shards_in(self._spark, self._partitions)
 
     @property
     def packed(self) -> bool:
@@ -209,9 +262,10 @@ class Dataflow:
         timer = self._timer()
         if timer is not None:
             packages.append(self._ticking(timer))
-        if self.commands is not None:
-            commands = self.commands.mapInArrow(CommandBroadcast(end_routes(self.levels)), PACKED_DDL)
-            packages.append(commands.withColumn("now", self._now(commands)))
+        for texts, stream in ((self.commands, COMMANDS), (self.choices, CHOICES)):
+            if texts is not None:
+                sent = texts.mapInArrow(CommandBroadcast(end_routes(self.levels), stream), PACKED_DDL)
+                packages.append(self._stamped(sent))
         if self.options.ending is not None:
             ending = self.options.ending.select(F.unix_micros(F.current_timestamp()).alias(NOW))
             packages.append(ending.mapInArrow(EndBroadcast(end_routes(self.levels)), PACKED_DDL))
@@ -220,7 +274,12 @@ class Dataflow:
     @property
     def sources(self) -> tuple[str, ...]:
         """What `_packages` reads, in order: without names, a checkpoint knows sources by their order."""
-        own = {"timer": self.options.clock, "control log": self.commands, "end": self.options.ending}
+        own = {
+            "timer": self.options.clock,
+            "control log": self.commands,
+            "memory manager": self.choices,
+            "end": self.options.ending,
+        }
         read = (*sorted(targets(self.levels)), *self._unread_speakers)
         return (*read, *(f"the {n}" for n, each in own.items() if each is not None))
 
@@ -230,10 +289,35 @@ class Dataflow:
         df, spoken, schema = self._frames[name], list[Column](), stream.read.schema
         if stream.witness and name in self.speakers:
             spoken, schema = spoken_columns(df, name, self.inputs.row_promises)
-        rows = stream_rows(df, stream, self.streams, self.prefixes, self.options, spoken)
         said = speech(self.levels, self.inputs, name, schema)
-        packages = rows.mapInArrow(Partitioner(to, said), PACKED_DDL)
-        return packages if stream.recorded else packages.withColumn("now", self._now(packages))
+        packages = self._decoded(name, to, said)
+        if packages is None:
+            rows = stream_rows(df, stream, self.streams, self.prefixes, self.options, spoken)
+            packages = rows.mapInArrow(Partitioner(to, said), PACKED_DDL)
+        return packages if stream.recorded else self._stamped(packages)
+
+    def _decoded(self, name: str, to: list[Target], said: Speech | None) -> DataFrame | None:
+        """A stream in packages, decoded in the tasks that pack them; None if Spark reads its rows."""
+        stream = min((target.stream for target in to), key=lambda stream: stream.witness)
+        found = task_stream_of(self._frames[name])
+        if found is None or stream.witness or name in self.options.reached:
+            return None
+        chain = self.prefixes.get(name, source_of(self.streams, name))
+        entering = found.entering(
+            stream,
+            chain,
+            self.streams.time_columns.get(name),
+            self.options.arrival,
+            [target.stream for target in to],
+            marks=not drops_rows(self.options, stream),
+            all_columns=said is not None or self.outlet.kinds != {RESULT},
+        )
+        if entering is None:
+            return None
+        now = self._now(found.listed) if entering.clock else None
+        reached = found.reached(stream, self.streams.ticks_per_second)
+        entering = replace(entering, reached=reached is not None)
+        return found.partitioned(entering, Partitioner(to, said), PACKED_DDL, now, reached)
 
     @property
     def _unread_speakers(self) -> list[str]:
@@ -249,7 +333,7 @@ class Dataflow:
         said = speech(self.levels, self.inputs, name, schema)
         assert said is not None, name
         packages = read.select(*columns, *clock).mapInArrow(PromiseBroadcast(said), PACKED_DDL)
-        return packages if recorded else packages.withColumn("now", self._now(packages))
+        return packages if recorded else self._stamped(packages)
 
     def _timer(self) -> DataFrame | None:
         """The ticks: one source for all hosts."""
@@ -269,6 +353,10 @@ class Dataflow:
             return timer.mapInArrow(TickBroadcast(routes), PACKED_DDL)
         newest = isinstance(self.options.timer, DataFrame)
         packages = timer.mapInArrow(ClockBroadcast(routes, newest), PACKED_DDL)
+        return self._stamped(packages)
+
+    def _stamped(self, packages: DataFrame) -> DataFrame:
+        """The packages with the instant of the micro-batch."""
         return packages.withColumn("now", self._now(packages))
 
     def _now(self, df: DataFrame) -> Column:

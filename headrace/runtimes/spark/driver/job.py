@@ -7,51 +7,66 @@ what it wrote under that number has each row exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.engine import Adopted, Engine, Snapshot
+from headrace.control import AddQuery, Command, Log, Reload, RemoveQuery, Stop
+from headrace.engine import Adopted
+from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
-from headrace.pipeline.sharing import shared_plans
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.quality import adaptable
 from headrace.runtimes.spark.driver.apply import (
     checked,
     refuse_latency_without_timer,
     refuse_speakers_without_timer,
 )
+from headrace.runtimes.spark.driver.budget import JobBudget, choices
+from headrace.runtimes.spark.driver.continuing import (
+    Start,
+    adopted,
+    check_sources,
+    empty,
+    outlet_of,
+    with_added,
+)
+from headrace.runtimes.spark.driver.control_log import command_stream
 from headrace.runtimes.spark.driver.dataflow import Dataflow
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of, tables_of
+from headrace.runtimes.spark.driver.job_log import (
+    append,
+    as_shards_see,
+    changed_options,
+    command_of,
+    last_of,
+    log_beside,
+    pipeline_of,
+    with_commands,
+)
 from headrace.runtimes.spark.driver.lock import hold
-from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.moving import fixed_shards, move
+from headrace.runtimes.spark.driver.options import PARTITIONS, SparkOptions
 from headrace.runtimes.spark.driver.progress import NAME
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.record import read as read_record
 from headrace.runtimes.spark.driver.record import write as write_record
-from headrace.runtimes.spark.driver.source_names import can_have_names, have_names
+from headrace.runtimes.spark.driver.source_names import can_have_names, have_names, with_settings
 from headrace.runtimes.spark.driver.status import Described, StatusKeeper, read_status
 from headrace.runtimes.spark.driver.stream_rows import StreamSet
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.writing import KINDS, JobQuery, Sink, Writer, as_sink, to_sinks
 from headrace.runtimes.spark.types import as_given
-from headrace.runtimes.spark.versions import first_with
-from headrace.runtimes.spark.worker.answers import (
-    LATE,
-    REJECTED,
-    RESULT,
-    Outlet,
-)
-from headrace.runtimes.spark.worker.running import HostSpec
-from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, Status
+from headrace.runtimes.spark.worker.controlling import IN_BAND
+from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, History, Status
 from headrace.runtimes.why import Why
-from headrace.sql import Catalog, Query, StreamDef, TableDef
-from headrace.sql import query as make_query
+from headrace.sql import Query
 
 
 @dataclass(frozen=True)
@@ -81,14 +96,24 @@ class Job:
     """
 
     def __init__(
-        self, streams: Mapping[str, DataFrame], options: SparkOptions, checkpoint: str, name: str = NAME
+        self,
+        streams: Mapping[str, DataFrame],
+        options: SparkOptions,
+        checkpoint: str,
+        name: str = NAME,
+        *,
+        controlled: bool = True,
     ) -> None:
         self.name = name
         self.checkpoint = checkpoint
         self.options = options
         self._frames = dict(streams)
         self._queries: dict[str, JobQuery] = {}
+        self._removed: dict[str, JobQuery] = {}
         self._control: Control | None = None
+        self._controlled = controlled
+        self._log: Log | None = None
+        self._running: dict[str, JobQuery] = {}
         self._topology: Topology | None = None
         self._home_of: HomeOf | None = None
         self._trigger: dict[str, Any] | None = None
@@ -96,6 +121,8 @@ class Job:
         """The Spark query of the last start."""
         self.changes = Adopted()
         """What the last start kept, began and freed."""
+        self.moved = ""
+        """What the last start did with the partitions of the state, in words; empty if nothing."""
         self.definition: Mapping[str, Any] = {}
         """The pipeline file as plain data, for the record."""
         self.file: str | None = None
@@ -119,26 +146,27 @@ class Job:
     def started(self) -> frozenset[str]:
         """The queries that have run on this checkpoint before."""
         record = self.record
-        return frozenset() if record is None else self._with_added(record).queries
+        if record is None or self.options.inputs is None:
+            return frozenset() if record is None else record.queries
+        return self._since_then(record, {}, self.options.inputs).queries
 
     @property
     def record(self) -> Record | None:
         """The record of the last start; None if there was none."""
         return read_record(self.spark, self.checkpoint)
 
-    def _with_added(self, record: Record) -> Record:
-        """The record with the queries that were added while the job ran, where shards have put them."""
-        if self._control is None or self.options.inputs is None:
-            return record
-        shards = max((len(each.shard_keys) for each in record.placed), default=1)
-        home_of = HomeOf(self.options.inputs, shards)
-        homes = tuple(each.home for each in record.placed if each.level == 0)
-        found: dict[str, tuple[int, ...]] = {}
-        for query in self._control.pipeline.queries:
-            if query.name not in record.queries and query.since > record.position:
-                home = home_of(query, homes)
-                found |= {} if home is None else {query.name: homes[home].shard_keys}
-        return record.with_added(found)
+    def _since_then(self, record: Record, queries: Mapping[str, JobQuery], inputs: Inputs) -> Record:
+        """The record with what commands have changed since: the queries that shards have now, and where."""
+        if self._control is not None:
+            return with_added(record, self._control.pipeline, inputs)
+        log = self._log_beside(record)
+        return record if log is None else with_commands(record, log, queries, inputs)
+
+    def _log_beside(self, record: Record | None) -> Log | None:
+        """The job's own control log, if it can have one: a replay reads only what was recorded."""
+        if not self._controlled or self.options.arrival is not None:
+            return None
+        return log_beside(self.spark, self.checkpoint, record)
 
     @property
     def queries(self) -> Mapping[str, Query]:
@@ -161,8 +189,10 @@ class Job:
         `rejected` get these rows of the streams that the query reads. `time_column` adds a column with the
         time of each result, in ticks.
 
-        A job that is running starts again by itself and keeps its state; `running` is then another Spark
-        query. If the query cannot be added, an error says why, and the job has not stopped.
+        If the job is running, the query starts with the next micro-batch, by a command of the control log. If
+        no shard gets its rows by a key that it can use, the job starts again by itself and keeps its state;
+        `running` is then another Spark query. If the query cannot be added, an error says why, and nothing
+        has changed.
         """
         if name in self._queries:
             raise SparkError(
@@ -183,30 +213,111 @@ class Job:
             )
         self._queries[name] = JobQuery(query, sinks, time_column)
         try:
-            self._start_again()
+            if self._must_be_told:
+                self._add_live(name)
         except BaseException:
             del self._queries[name]
             raise
         return self
 
+    def _add_live(self, name: str) -> None:
+        """Add a query to the running job: by a command, or by another start."""
+        dataflow, queries = self._dataflow(frozenset(), frozenset())
+        self._compare(dataflow)
+        given, log = queries[name], self._log
+        before = {each: of for each, of in queries.items() if each != name}
+        closes = self.options.punctuations and not given.query.ordered  # then groups are answered early
+        if log is None or closes or name in self._running:
+            return self._start_again()
+        asked = as_shards_see(name, given, pipeline_of(before))
+        if asked is None or not self.has_home(asked):
+            return self._start_again()
+        self._running[name] = given  # its sink is there before a shard can have an answer
+        try:
+            log.append(command_of(name, given))
+        except BaseException:
+            del self._running[name]
+            raise
+
+    @property
+    def _must_be_told(self) -> bool:
+        """Whether the job is running, and a change must reach it: no pipeline has a control log for it."""
+        return self._control is None and self.running is not None and self.running.isActive
+
     def _start_again(self) -> None:
-        """After a change, start a running job again: it continues after its last micro-batch."""
-        follows = self._control is not None  # then shards change by themselves
-        if follows or self.running is None or not self.running.isActive:
-            return
-        self._compare(self._dataflow(frozenset(), frozenset())[0])
+        """Start a running job again: it continues after its last micro-batch."""
+        assert self.running is not None
         self.running.stop()
         self.start(trigger=self._trigger)
 
+    def send(self, command: Command) -> None:
+        """Change the running job: one of the commands of `headrace.control`.
+
+            job.send(Resize("pairs", "30 seconds", of="bids"))
+
+        Shards apply `Resize`, `Punctuate`, `Heartbeat`, `SetStrategy` and `SetLevel` with the next
+        micro-batch. For `SetBudget` and `SetBounds` the job starts again by itself, and keeps its state.
+        `Stop` stops it. A command that cannot be applied is an error, and nothing has changed.
+        """
+        if self.running is None or not self.running.isActive:
+            raise SparkError("HR-SP38", "the job is not running", place=self.name, hint="job.start()")
+        if isinstance(command, AddQuery | RemoveQuery):
+            raise SparkError(
+                "HR-SP38",
+                "queries of a job come and go with their sinks",
+                place=command.name,
+                hint="job.add(name, query, sink=...), job.remove(name)",
+            )
+        if isinstance(command, Reload):
+            raise SparkError(
+                "HR-SP38",
+                "tables of a job are DataFrames, which are read at a start",
+                place=command.table,
+                hint=f"job.start(reload=[{command.table!r}])",
+            )
+        if isinstance(command, Stop):
+            self.running.stop()
+            return
+        options = changed_options(self.options, command)
+        pipeline = pipeline_of(self._dataflow(frozenset(), frozenset())[1])
+        if isinstance(command, IN_BAND):
+            if self._log is None:
+                raise SparkError(
+                    "HR-SP38",
+                    "this job has no control log",
+                    place=self.checkpoint,
+                    hint="a log needs a checkpoint in a local or shared directory, a session without Spark "
+                    "Connect, and a job that has had it since its first start",
+                )
+            append(self._log, command, pipeline)
+            self.options = options
+            return
+        before, self.options = self.options, options
+        try:
+            self._compare(self._dataflow(frozenset(), frozenset())[0])
+        except BaseException:
+            self.options = before
+            raise
+        self._start_again()
+
     def remove(self, name: str) -> Job:
-        """Remove a query, and free its state. A job that is running starts again by itself."""
+        """Remove a query, and free its state. If the job is running, with the next micro-batch."""
         if name not in self._queries:
             raise SparkError(
                 "HR-SP32", "the job has no query of this name", place=name, hint=_known(self._queries)
             )
+        if self._must_be_told and len(self._queries) > 1 and self._log is not None:
+            pipeline = pipeline_of(self._dataflow(frozenset(), frozenset())[1])
+            append(self._log, RemoveQuery(name), pipeline)
+            self._running[name] = replace(self._running[name], removed=True)
+            del self._queries[name]
+            return self
         gone = self._queries.pop(name)
+        self._removed |= {} if self.running is None else {name: replace(gone, removed=True)}
         try:
-            self._start_again()
+            if self._must_be_told:
+                self._compare(self._dataflow(frozenset(), frozenset())[0])
+                self._start_again()
         except BaseException:
             self._queries[name] = gone
             raise
@@ -214,8 +325,8 @@ class Job:
 
     @property
     def with_sinks(self) -> dict[str, JobQuery]:
-        """The queries with their sinks."""
-        return dict(self._queries)
+        """The queries with their sinks; also those just removed, which may still have results to write."""
+        return {**self._removed, **self._queries}
 
     def start(
         self,
@@ -237,15 +348,20 @@ class Job:
         try:
             dataflow, queries = self._dataflow(frozenset(reset), frozenset(reload))
             combined = dataflow.build(NAME)
-            self._note(dataflow)
+            partitions = self._note(dataflow)
             writer = combined.writeStream.outputMode("append").option("checkpointLocation", self.checkpoint)
             writer = writer.queryName(self._free_name())
             if trigger:
                 writer = writer.trigger(**trigger)
-            current = (lambda: queries) if self._control is None else self._control.current
+            self._running = dict(queries)
+            follows = dataflow.commands is not None and self._control is None
+            self._log = self._log_beside(self.record) if follows else None
+            current = (lambda: dict(self._running)) if self._control is None else self._control.current
             keeper = StatusKeeper(self._described(dataflow), self.checkpoint)
             keeper.start(self.spark)
-            started = to_sinks(writer, Writer(current, self.options.ordered, keeper)).start()
+            writer = to_sinks(writer, Writer(current, self.options.ordered, keeper, self._budget))
+            with with_settings(self.spark, {PARTITIONS: str(partitions)}):
+                started = writer.start()  # Spark copies the session here
         except BaseException:
             if held is not None:
                 held.release()
@@ -254,6 +370,12 @@ class Job:
             held.until_ended(started)
         self.running, self._trigger = started, trigger
         return started
+
+    @property
+    def _budget(self) -> JobBudget | None:
+        """The memory manager of the job, if it has a budget."""
+        bytes = self.options.budget_in(self.spark)
+        return None if bytes is None else JobBudget(bytes, self.options.policy, self.checkpoint)
 
     def status(self) -> Status:
         """Where the job is: its streams, queries and memory after the newest micro-batch.
@@ -269,6 +391,19 @@ class Job:
             return found
         failed = self.running.exception()
         return replace(found, state=STOPPED if failed is None else FAILED, error=str(failed or ""))
+
+    def histories(self, query: str) -> dict[Plan, History]:
+        """The windows and granularities of a query, by the nodes of its plan, as pairs (t, value).
+
+        Rows with time ≥ t got the value, in all shards. With these pairs the result can be recomputed
+        exactly: `headrace.testing.oracle.stream(query.plan, rows, histories)`.
+        """
+        if query not in self._queries:
+            raise SparkError(
+                "HR-SP32", "the job has no query of this name", place=query, hint=_known(self._queries)
+            )
+        nodes = adaptable(self._queries[query].query.plan)
+        return dict(zip(nodes, self.status().histories.get(query, ()), strict=False))
 
     def why(self) -> Why:
         """Why each query waits: for which stream, since when, and what would release it.
@@ -322,27 +457,39 @@ class Job:
                     hint=f"known: {', '.join(known) or 'none'}",
                 )
         record = self.record
-        before = (Record() if record is None else self._with_added(record)).without(reset)
-        since, generation = _generations(queries, before, 0 if record is None else record.generation + 1)
-        together = _together(queries, since, before)
+        before = None if record is None else self._since_then(record, queries, inputs)
+        start = Start.of(queries, before, reset)
+        control = self._control or self._own_control(queries, record)
         dataflow = Dataflow(
-            _plans({name: each.query for name, each in queries.items()}, since, together),
+            start.plans,
             streams,
             read,
             dict(tables),
             inputs,
             self.options,
-            _outlet(queries),
+            outlet_of(queries),
             speakers=speakers,
-            before=before,
-            generation=generation,
-            since=since,
-            together=together,
+            before=start.before,
+            generation=start.generation,
+            since=start.since,
+            together=start.together,
             reset=reset,
             reload=reload,
-            **({} if self._control is None else self._control.of_dataflow),
+            choices=None if self.options.memory is None else choices(self.spark, self.checkpoint),
+            unordered=frozenset(name for name, each in queries.items() if not each.query.ordered),
+            movable=True,
+            partitions=start.before.partitions or self.options.job_partitions_in(self.spark),
+            **({} if control is None else control.of_dataflow),
         )
         return dataflow, queries
+
+    def _own_control(self, queries: Mapping[str, JobQuery], record: Record | None) -> Control | None:
+        """The control log of the job itself, with the commands that are there now."""
+        log = self._log_beside(record)
+        if log is None:
+            return None
+        commands = command_stream(self.spark, log)
+        return Control(pipeline_of(queries), last_of(log), commands, lambda: dict(self._running))
 
     def _free_name(self) -> str:
         """The name of the job, with a number if another query of the session has that name."""
@@ -354,20 +501,27 @@ class Job:
         """What becomes of the state of the last start; an error if it cannot serve a changed query."""
         before = dataflow.before
         if not have_names(self.spark):
-            _check_sources(before.sources, dataflow.sources, self.checkpoint, can_have_names(self.spark))
-        old = dict(zip((each.shard_keys for each in before.placed), before.snapshots, strict=True))
-        return _adopted(dataflow.topology.hosts, old, dataflow.reset, before)
+            check_sources(before.sources, dataflow.sources, self.checkpoint, can_have_names(self.spark))
+        return adopted(dataflow.topology.hosts, before, dataflow.reset)
 
-    def _note(self, dataflow: Dataflow) -> None:
-        """Compare the job with its last start, and write the record of this one."""
-        before, made = dataflow.before, dataflow.topology
+    def _note(self, dataflow: Dataflow) -> int:
+        """Compare the job with its last start, and write the record of this one.
+
+        Returns the number of partitions that the state has now.
+        """
+        made = dataflow.topology
         self._topology, self._home_of = made, HomeOf(dataflow.inputs, dataflow.shards)
         self.changes = self._compare(dataflow)
         for each in self.when_accepted:
             each()
-        partitions = before.partitions or self.options.partitions_in(self.spark)
-        snapshots = tuple(_empty(host).snapshot().encode() for host in made.hosts)
-        record = Record(
+        partitions, record = self.options.job_partitions_in(self.spark), self.record
+        if record is not None:
+            wanted = self.options.partitions_in(self.spark)
+            asked = self.options.shards
+            partitions, moved = move(self.spark, self.checkpoint, record, wanted, asked)
+            self.moved = "; ".join(each for each in (moved, fixed_shards(record, asked)) if each)
+        snapshots = tuple(empty(host).snapshot().encode() for host in made.hosts)
+        now = Record(
             dataflow.generation,
             partitions,
             made.placed,
@@ -377,8 +531,10 @@ class Job:
             dataflow.position,
             dataflow.sources,
             self.definition,
+            dataflow.shards,
         )
-        write_record(self.spark, self.checkpoint, record)
+        write_record(self.spark, self.checkpoint, now)
+        return partitions
 
     @property
     def spark(self) -> SparkSession:
@@ -386,100 +542,8 @@ class Job:
         return next(iter(self._frames.values())).sparkSession
 
 
-Together = Mapping[str, Mapping[str, str]]
-"""By generation, the queries that started together, and their text."""
-
-
-def _generations(queries: Collection[str], before: Record, first: int) -> tuple[dict[str, int], int]:
-    """The generation of each query, and that of this start; `first` is the first that is free.
-
-    A query that was added while the job ran has state of its own, so it is alone in its generation.
-    """
-    added = [name for name in queries if name in before.queries and name not in before.since]
-    known = {**before.since, **{name: first + i for i, name in enumerate(added)}}
-    generation = first + len(added)
-    return {n: known[n] if n in before.queries else generation for n in queries}, generation
-
-
-def _together(queries: Mapping[str, JobQuery], since: Mapping[str, int], before: Record) -> Together:
-    """The queries that started together, now and before, in the generations that still run."""
-    found: dict[str, Mapping[str, str]] = {}
-    for generation in sorted(set(since.values())):
-        new = {name: each.query.text for name, each in queries.items() if since[name] == generation}
-        found[str(generation)] = before.together.get(str(generation), new)
-    return found
-
-
-def _plans(queries: Mapping[str, Query], since: Mapping[str, int], together: Together) -> dict[str, Plan]:
-    """The plans of the queries: those that started together share windows, joins and aggregates."""
-    defined: dict[str, StreamDef | TableDef] = {}
-    for query in queries.values():
-        defined |= {each.name: each for each in query.streams} | {each.name: each for each in query.tables}
-    catalog = Catalog(defined)
-    plans = {name: query.plan for name, query in queries.items()}
-    for generation, texts in together.items():
-        running = {name: query for name, query in queries.items() if since[name] == int(generation)}
-        plans |= shared_plans(running, texts, lambda name, text: make_query(text, catalog, name=name))
-    return plans
-
-
-def _empty(host: HostSpec) -> Engine:
-    """The engine of a host, without any rows."""
-    return replace(host, budget=None).build()
-
-
-def _adopted(
-    hosts: Sequence[HostSpec], old: Mapping[tuple[int, ...], bytes], reset: frozenset[str], before: Record
-) -> Adopted:
-    """What becomes of the state of each query; an error if state cannot serve a changed query (HR-G022)."""
-    kept, begun = list[str](), list[str]()
-    for host in hosts:
-        known = old.get(host.shard_keys)
-        if known is None:
-            begun += host.queries
-            continue
-        found = _empty(host).adopt(Snapshot.decode_all(known), reset=host.reset)
-        kept += found.kept
-        kept += (name for name in found.begun if name in before.queries)  # added while the job ran
-        begun += (name for name in found.begun if name not in before.queries)
-    freed = before.queries - {name for host in hosts for name in host.queries}
-    return Adopted(
-        tuple(kept), tuple(n for n in begun if n not in reset), tuple(sorted(freed)), tuple(sorted(reset))
-    )
-
-
-def _check_sources(
-    before: tuple[str, ...], now: tuple[str, ...], checkpoint: str, can_have_names: bool
-) -> None:
-    """Raise an error if Spark would not find the positions of the sources, which have no names."""
-    if before and before != now:
-        more, fewer = (", ".join(sorted({*a} - {*b})) for a, b in ((now, before), (before, now)))
-        changes = [f"{verb} {names}" for verb, names in (("adds", more), ("no longer reads", fewer)) if names]
-        raise SparkError(
-            "HR-SP35",
-            f"the job {' and '.join(changes)}, and its sources have no names: Spark cannot continue them",
-            place=checkpoint,
-            hint=f"undo the change, or use a new checkpoint; {_NAMING[can_have_names]}",
-        )
-
-
-_NAMING: Final = {
-    True: "a pipeline file has names for its sources, and in Python spark.readStream.name(…) gives them, "
-    "from the first start on",
-    False: f"sources can have names with Spark {first_with('named_sources')} or later",
-}
-
-
 def _known(queries: Collection[str]) -> str:
     return f"queries of the job: {', '.join(queries)}"
-
-
-def _outlet(queries: Mapping[str, JobQuery]) -> Outlet:
-    """How rows leave: late and rejected rows in full only of streams for which a query has such a sink."""
-    kinds = {kind for each in queries.values() for kind in each.sinks}
-    aside = (each for each in queries.values() if each.sinks.keys() & {LATE, REJECTED})
-    whole = frozenset(stream for each in aside for stream in each.streams)
-    return Outlet(kinds=frozenset((RESULT, *kinds)), packed=True, whole=whole)
 
 
 def job(

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headrace.expressions import Column as Read
 from headrace.expressions import Expression
 from headrace.expressions.sparksql import spark_sql
 from headrace.plan.analysis.native import links
@@ -87,9 +88,11 @@ def _marked(rows: DataFrame, link: Select, _: Names) -> DataFrame:
 
 def _projected(rows: DataFrame, link: Project, extra_columns: Names) -> DataFrame:
     """Select the columns of the projection, with their types, and the extra columns."""
-    typed = spark_schema(link.schema)
+    read, typed = link.input.schema, spark_schema(link.schema)
     columns: Sequence[Column] = [
-        column(expression, link.input.schema).cast(field.dataType).alias(name)
+        by_name(name)
+        if expression == Read(name) and read.field(name).type == link.schema.field(name).type
+        else column(expression, read).cast(field.dataType).alias(name)
         for (name, expression), field in zip(link.columns, typed, strict=True)
     ]
     return rows.select(*columns, *map(by_name, extra_columns))

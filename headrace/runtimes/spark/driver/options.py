@@ -110,13 +110,16 @@ class SparkOptions:
     """Adds a column of this name to the results: the time of each result, in ticks."""
 
     shards: int | None = None
-    """The maximum number of shards. The default, and the limit, is the number of shuffle partitions."""
+    """The maximum number of shards; the limit is the number of shuffle partitions.
+
+    By default there is one shard for each core, because each shard costs time in each micro-batch.
+    """
 
     memory: int | str | None = None
-    """How much state each shard may hold: bytes, a size such as `"64 MB"`, or a share such as `"25 %"`.
+    """How much state all queries and shards may hold: bytes, a size such as `"64 MB"`, or `"25 %"`.
 
-    A share is of the executor's memory and is divided among the tasks that it runs at once. Windows and
-    granularities that the query declares with a range change to stay within it.
+    A share is of the executors' memory. In a job, windows and granularities that a query declares with a
+    range change to stay within it, alike in all shards.
     """
 
     policy: Shortage = "fail"
@@ -143,7 +146,8 @@ class SparkOptions:
     ordered: bool = True
     """Emit the results in the order of their times, across shards.
 
-    Each micro-batch is put in order in one task. False leaves the results of each shard apart.
+    Each micro-batch is put in order in one task. False leaves the results of each shard apart, and answers
+    groups that a punctuation closes before their windows end.
     """
 
     native: bool = True
@@ -232,13 +236,25 @@ class SparkOptions:
 
     def partitions_in(self, spark: SparkSession) -> int:
         """How many partitions a shuffle has in a session."""
-        return int(spark.conf.get(_PARTITIONS) or 1)
+        return int(spark.conf.get(PARTITIONS) or 1)
+
+    def shards_in(self, spark: SparkSession, partitions: int) -> int:
+        """How many shards a host with a key has in a session whose shuffles have so many partitions."""
+        wanted = cores_of(lambda name: spark.conf.get(name, None)) if self.shards is None else self.shards
+        return partitions if wanted is None else max(1, min(wanted, partitions))
+
+    def job_partitions_in(self, spark: SparkSession) -> int:
+        """How many partitions with state a job has, which Spark starts with the settings of the job.
+
+        Spark starts a Python task for each of them in each micro-batch, with or without a shard.
+        """
+        return self.shards_in(spark, self.partitions_in(spark))
 
     def budget_in(self, spark: SparkSession) -> int | None:
-        """How many bytes of state a shard may hold in a session."""
+        """How many bytes of state all queries and shards together may hold in a session."""
         if self.memory is None:
             return None
-        return budget_bytes(self.memory, lambda: task_bytes(lambda name: spark.conf.get(name, None)))
+        return budget_bytes(self.memory, lambda: executor_bytes(lambda name: spark.conf.get(name, None)))
 
 
 NAMES: Final = tuple(each.name for each in fields(SparkOptions))
@@ -274,28 +290,33 @@ _ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
 """The types of each option except `bounds`, which `inputs_of` checks."""
 
 
-# A share of an executor's memory, for one shard: `memory="25 %"`.
+# A share of the executors' memory, for all queries and shards together: `memory="25 %"`.
 #
-# An executor runs several tasks at once, each with one shard at a time, and the share is what they may hold
-# together. If Spark limits the memory of Python (`spark.executor.pyspark.memory`), it is a share of that.
+# If Spark limits the memory of Python (`spark.executor.pyspark.memory`), it is a share of that. The number of
+# executors counts if the settings say it; with dynamic allocation there may be one.
 
 Setting = Callable[[str], str | None]
 """Looks up a setting in Spark's configuration."""
 
-_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PYTHON: Final = "spark.executor.pyspark.memory"
 _EXECUTOR: Final = "spark.executor.memory"
 _DRIVER: Final = "spark.driver.memory"
+_EXECUTORS: Final = "spark.executor.instances"
+_MOST_EXECUTORS: Final = "spark.dynamicAllocation.maxExecutors"
+_EXECUTOR_CORES: Final = "spark.executor.cores"
 _DEFAULT: Final = "1g"
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*).*\])?")
 
 
-def task_bytes(setting: Setting) -> int:
-    """The memory of an executor, divided by the number of tasks that it runs at once."""
+def executor_bytes(setting: Setting) -> int:
+    """The memory of the executors of a session together; with a local master, the driver is the executor."""
     local = _LOCAL.fullmatch(setting("spark.master") or "")
     executor = _DRIVER if local else _EXECUTOR
     written = setting(_PYTHON) or setting(executor) or _DEFAULT
-    return spark_bytes(written) // _tasks(setting, local)
+    dynamic = setting("spark.dynamicAllocation.enabled") == "true"
+    executors = None if local or dynamic else setting(_EXECUTORS)
+    return spark_bytes(written) * max(1, int(executors or 1))
 
 
 def _tasks(setting: Setting, local: re.Match[str] | None) -> int:
@@ -303,8 +324,24 @@ def _tasks(setting: Setting, local: re.Match[str] | None) -> int:
     if local:
         cores = os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
     else:
-        cores = int(setting("spark.executor.cores") or 1)
+        cores = int(setting(_EXECUTOR_CORES) or 1)
     return max(1, cores // int(setting("spark.task.cpus") or 1))
+
+
+def cores_of(setting: Setting) -> int | None:
+    """How many tasks a session runs at once, by its settings, or at most with dynamic allocation.
+
+    None if the settings do not tell.
+    """
+    local = _LOCAL.fullmatch(setting("spark.master") or "")
+    if local:
+        return _tasks(setting, local)
+    dynamic = setting("spark.dynamicAllocation.enabled") == "true"
+    executors = setting(_MOST_EXECUTORS if dynamic else _EXECUTORS)
+    if executors is not None and executors.isdecimal() and setting(_EXECUTOR_CORES) is not None:
+        return max(1, int(executors)) * _tasks(setting, None)
+    known = None if dynamic else setting("spark.default.parallelism")
+    return int(known) if known is not None and known.isdecimal() else None
 
 
 def spark_bytes(written: str) -> int:

@@ -37,7 +37,7 @@ class Outputs:
     ) -> StreamingQuery:
         """Start the query, as a `job` of one query. A sink that is a path gets Parquet `Files`."""
         named = name or self.query.name
-        job = Job(self.streams, replace(self.options, time_column=None), checkpoint, named)
+        job = Job(self.streams, replace(self.options, time_column=None), checkpoint, named, controlled=False)
         column = self.options.time_column
         job.add(named, self.query, sink=result, late=late, rejected=rejected, time_column=column)
         return job.start(trigger=trigger)

@@ -9,6 +9,7 @@ stops by itself. Otherwise it runs until it is stopped.
 
 from __future__ import annotations
 
+import glob
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -24,23 +25,17 @@ from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
 from headrace.engine.reasons import Reason, merged
 from headrace.errors import PipelineError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
-from headrace.runtimes.embedded.evolving import (
-    OUTPUTS,
-    check_clock,
-    check_names,
-    check_streams,
-    check_tables,
-    continued_outputs,
-    essence,
-    table_digests,
-)
+from headrace.pipeline.secrets import revealed, revealed_options
+from headrace.runtimes.embedded.evolving import OUTPUTS, continued_outputs
 from headrace.runtimes.embedded.progress import source_names
+from headrace.runtimes.reloading import Reloader
 from headrace.runtimes.spark.driver.control_log import ControlLog
 from headrace.runtimes.spark.driver.job import Control, Job
 from headrace.runtimes.spark.driver.lock import is_contended, lock
 from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.preview import JOB, check_definition, definition_of, home_of
 from headrace.runtimes.spark.driver.progress import Progress, read
-from headrace.runtimes.spark.driver.session import session
+from headrace.runtimes.spark.driver.session import keeping_interrupts, session
 from headrace.runtimes.spark.driver.sinks import Sinks
 from headrace.runtimes.spark.driver.source_names import OWN, named_sources, reader
 from headrace.runtimes.spark.driver.sources import ARRIVAL, Frames
@@ -48,6 +43,7 @@ from headrace.runtimes.spark.driver.status import write_end
 from headrace.runtimes.spark.driver.writing import JobQuery, Sink
 from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.spark.versions import refuse_connect
+from headrace.runtimes.spark.worker.host import by_value
 from headrace.runtimes.status import FAILED, FINISHED, STOPPED
 
 LOOK = 1
@@ -128,7 +124,9 @@ class Runner:
     def run(self, on_progress: OnProgress | None = None) -> Result:
         """Run until all streams have ended, or until stopped."""
         with ExitStack() as stack:
-            spark = self._given or session(self.pipeline.name, **QUIET)
+            with keeping_interrupts():
+                wanted = {**QUIET, **session_settings(self.pipeline)}
+                spark = self._given or session(self.pipeline.name, **wanted)
             if self._given is None:
                 stack.callback(spark.stop)
             refuse_connect(
@@ -137,10 +135,16 @@ class Runner:
                 "use headrace.spark.job in Python, or a session without Spark Connect (unset SPARK_REMOTE): "
                 "the driver must follow the control log and print to its own terminal",
             )
+            for name in self.pipeline.functions.modules():
+                by_value(name)
             home = self._home(stack)
             stack.enter_context(lock(home, spark))  # before generators and sinks write anything
             log = self._control_log(Frames(spark, self.pipeline, home))
             report = on_progress or (lambda progress: None)
+            reloader = None if log is None else Reloader.of(self.pipeline, self._say)
+            if reloader is not None:
+                reloader.start(at_once=(home / JOB).is_dir())
+                stack.callback(reloader.stop)
             while self._runs(spark, home, log, report):
                 self._reset = self._reload = frozenset()
         return Result("stopped" if self._stopping else "finished", self._accounts)
@@ -163,10 +167,12 @@ class Runner:
         with named_sources(spark):
             frames = Frames(spark, self.pipeline, home)
             job = self._job(frames, log)
-            trigger = {"availableNow": True} if frames.bounded else None
+            trigger = {"availableNow": True} if frames.bounded else trigger_of(self.pipeline)
             running = job.start(trigger=trigger, reset=self._reset, reload=self._reload)
         if str(job.changes):
             self._say(f"this start {job.changes}")
+        if job.moved:
+            self._say(job.moved)
         try:
             self._watch(running, job, log, report)
         except SparkError as error:
@@ -181,16 +187,14 @@ class Runner:
 
     def _home(self, stack: ExitStack) -> Path:
         """The directory for checkpoints: that of the pipeline file, or a temporary one."""
-        written = self.pipeline.spec.pipeline.checkpoint
-        if written is None:
-            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace")))
-        return self.pipeline.path(written).absolute() / "spark"
+        found = home_of(self.pipeline)
+        return found or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace")))
 
     # --- starting
 
     def _job(self, frames: Frames, log: ControlLog | None) -> Job:
         """All queries as one job; an error in one of them is reported before anything runs."""
-        checkpoint = frames.home / "job"
+        checkpoint = frames.home / JOB
         if (frames.home / "queries").exists():
             raise SparkError(
                 "HR-SP21",
@@ -204,44 +208,41 @@ class Runner:
             memory=self.pipeline.spec.memory.budget,
             policy=self.pipeline.spec.memory.policy,
             reoptimize=self.pipeline.spec.pipeline.reoptimize,
+            shards=self.pipeline.spec.spark.shards,
             timer=None if frames.bounded or frames.replays else "1 second",
             arrival=ARRIVAL if frames.replays else None,
             ending=_ending(frames.spark, frames.home) if frames.bounded else None,
         )
         streams = {name: self._declared(name, frames.of(name)) for name in self.pipeline.read}
-        job = Job(streams, options, str(checkpoint), self.pipeline.name)
+        job = Job(streams, options, str(checkpoint), self.pipeline.name, controlled=False)
         job.file = None if self.pipeline.file is None else str(self.pipeline.file)
         job.source_names = source_names(self.pipeline)
         if log is not None:
             commands = log.stream(frames.spark)
             job.follow(Control(self.pipeline, log.position, commands, lambda: self._current(job, log)))
-        written = self._written(job, frames)
+        written = self._written(job)
         for query in self.pipeline.queries:
             self._add(job, query, written)
         return job
 
-    def _written(self, job: Job, frames: Frames) -> frozenset[str]:
+    def _written(self, job: Job) -> frozenset[str]:
         """The outputs that were written before; an error if the file cannot go on with the checkpoint."""
-        check_names(self.pipeline, self._reset, self._reload)
-        clock = "arrival" if frames.replays else "system"
-        tables, place = table_digests(self.pipeline), job.checkpoint
-        job.definition = essence(self.pipeline) | {"clock": clock, "table_files": tables}
+        job.definition = definition_of(self.pipeline)
         record = job.record
+        check_definition(self.pipeline, job.definition, record, job.checkpoint, self._reset, self._reload)
         if record is None:
             return frozenset()
         known = {f"{name}/{output}" for name in job.started() for output in OUTPUTS}
         before = record.definition
         if not before:
             return frozenset(known)
-        check_tables(before["table_files"], tables, self.pipeline, self._reload)
-        check_clock(before["clock"], clock, place)
-        check_streams(before["streams"], record.streams, self.pipeline, place)
         noted = {f"{each['name']}/{output}" for each in before["queries"] for output in OUTPUTS}
         return frozenset(known & (continued_outputs(before, job.definition) | (known - noted)))
 
     def _add(self, job: Job, query: PipelineQuery, written: Collection[str] = ()) -> None:
         """Add a query with its sinks to a job; `written` are outputs that go on."""
-        sinks = self._sinks(query, written, job.when_accepted)
+        home = Path(job.checkpoint).parent
+        sinks = self._sinks(query, written, job.when_accepted, home)
         job.add(query.name, query.query, **sinks, time_column=query.spec.sink.time)
 
     def _current(self, job: Job, log: ControlLog) -> Mapping[str, JobQuery]:
@@ -259,13 +260,17 @@ class Runner:
         return job.with_sinks
 
     def _sinks(
-        self, query: PipelineQuery, written: Collection[str], when_accepted: list[Callable[[], object]]
+        self,
+        query: PipelineQuery,
+        written: Collection[str],
+        when_accepted: list[Callable[[], object]],
+        home: Path,
     ) -> dict[str, Sink]:
-        """The sinks of a query."""
+        """The sinks of a query; `home` is the directory of its checkpoint."""
         spec, place = query.spec, f"queries.{query.name}"
 
         def make(output: str) -> Sinks:
-            return Sinks(self.pipeline, f"{query.name}/{output}" not in written, when_accepted)
+            return Sinks(self.pipeline, home, f"{query.name}/{output}" not in written, when_accepted)
 
         found = {"sink": make("sink").answers(spec.sink, query.query.schema, f"{place}.sink")}
         if spec.late is not None:
@@ -326,6 +331,40 @@ class Runner:
                 place=self.pipeline.name,
                 hint="committed output is safe; run the pipeline again to continue",
             ) from error
+
+
+def session_settings(pipeline: Pipeline) -> dict[str, Any]:
+    """The settings of the session that `[spark]` asks for."""
+    spec = pipeline.spec.spark
+    found = revealed_options(spec.settings, "spark.settings")
+    jars = [each for written in spec.jars for each in _jars(pipeline, written)]
+    if jars:
+        found["spark.jars"] = ",".join(jars)
+    if spec.packages:
+        found["spark.jars.packages"] = ",".join(spec.packages)
+    return found
+
+
+def _jars(pipeline: Pipeline, written: str) -> list[str]:
+    """The jars that a path or pattern means; a URI is left as it is."""
+    path = revealed(written, "spark.jars")
+    if "://" in path:
+        return [path]
+    found = sorted(glob.glob(str(pipeline.path(path).absolute())))
+    if not found:
+        raise PipelineError(
+            "HR-F016",
+            f"there are no jars {written!r}",
+            place="spark.jars",
+            hint="give an existing file or a pattern",
+        )
+    return found
+
+
+def trigger_of(pipeline: Pipeline) -> dict[str, Any] | None:
+    """How often a micro-batch may begin; None: as soon as the last one has ended."""
+    wanted = pipeline.spec.spark.trigger
+    return None if wanted is None else {"processingTime": f"{round(wanted * 1000)} milliseconds"}
 
 
 def _gist(error: PySparkException) -> str:

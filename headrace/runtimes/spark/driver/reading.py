@@ -48,6 +48,11 @@ def takes(df: DataFrame, *, reached: bool = False) -> str:
     return FILES if least == LIMITED and not reached and modified(df) is not None else least
 
 
+def limits(option: str) -> bool:
+    """Whether an option of a source is a rate limit, or withholds rows."""
+    return bool(_WITHHOLDS.search(option) or _LIMITS.search(option))
+
+
 def _takes(form: str, options: Mapping[str, str]) -> str:
     """Whether a source reads everything, is limited, or withholds rows, by its format and options."""
     if any(_WITHHOLDS.search(name) for name in options):

@@ -23,7 +23,9 @@ from headrace.runtimes.spark.driver.lock import local_directory
 from headrace.runtimes.spark.driver.topology import Placed
 from headrace.runtimes.spark.versions import jvm, refuse_connect
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_READABLE: Final = (1, 2)
+"""Format 1 has no `shards` and no `moving`."""
 NAME: Final = "_headrace.job.json"
 """Spark does not read files whose names begin with `_`."""
 
@@ -48,6 +50,15 @@ class Record:
     """The sources of the Spark plan, in order."""
     definition: Mapping[str, Any] = field(default_factory=dict)
     """The pipeline file as plain data; empty for a job that was made in Python."""
+    shards: int = 0
+    """The number of shards of hosts with a key; it never changes."""
+    moving: int = 0
+    """The number of partitions that the state is being moved to, while it is."""
+
+    @property
+    def most_shards(self) -> int:
+        """The largest number of shards of a host: more of Spark's partitions would have no state."""
+        return max((len(each.shard_keys) for each in self.placed), default=max(1, self.shards))
 
     @property
     def queries(self) -> frozenset[str]:
@@ -97,17 +108,25 @@ class Record:
                 place=place,
                 hint="restore a copy of the checkpoint, or start with a new one",
             ) from None
-        if plain.pop("format") != FORMAT:
+        if (found := plain.pop("format")) not in _READABLE:
+            readable = " and ".join(map(str, _READABLE))
             raise SparkError(
                 "HR-SP21",
-                "the record of the job was written by another version of Headrace",
+                f"the record of the job has format {found}, and this version of Headrace reads {readable}",
                 place=place,
                 hint="continue with the version that wrote it, or start with a new checkpoint",
             )
         placed = tuple(_placed(each) for each in plain.pop("placed"))
         snapshots = tuple(b64decode(each) for each in plain.pop("snapshots"))
         sources = tuple(plain.pop("sources", ()))
-        return Record(**plain, placed=placed, snapshots=snapshots, sources=sources)
+        record = Record(**plain, placed=placed, snapshots=snapshots, sources=sources)
+        return record if record.shards else replace(record, shards=_shards(record))
+
+
+def _shards(record: Record) -> int:
+    """The number of shards of a record of format 1."""
+    found = [len(each.shard_keys) for each in record.placed if each.keys is not None]
+    return max(found, default=record.partitions)
 
 
 def _placed(plain: dict[str, Any]) -> Placed:
@@ -168,6 +187,26 @@ def write_text(spark: SparkSession, checkpoint: str, name: str, text: str, *, du
     _, path = _hadoop(spark, f"{checkpoint}/{name}")
     system.delete(path, False)
     system.rename(draft, path)
+
+
+def make_directory(spark: SparkSession, path: str) -> None:
+    """Make a directory, on whichever file system it is."""
+    local = local_directory(spark, path)
+    if local is not None:
+        disk.current.mkdir(local)
+        return
+    system, made = _hadoop(spark, path)
+    system.mkdirs(made)
+
+
+def remove_file(spark: SparkSession, folder: str, name: str) -> None:
+    """Remove a file, if it is there."""
+    local = local_directory(spark, folder)
+    if local is not None:
+        (local / name).unlink(missing_ok=True)
+        return
+    system, path = _hadoop(spark, f"{folder}/{name}")
+    system.delete(path, False)
 
 
 def _replace(folder: Path, name: str, data: bytes, durable: bool) -> None:

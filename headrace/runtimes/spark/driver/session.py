@@ -6,9 +6,12 @@ import hashlib
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -27,6 +30,7 @@ from headrace.runtimes.spark.driver.settings import (
     CHECKPOINT_FILES,
     CORES,
     SETTINGS,
+    STATE_FORMAT,
     Binding,
     Claim,
     Setting,
@@ -130,6 +134,22 @@ def session(
     _REPORTS[spark] = done
     _say(done, there)
     return spark
+
+
+@contextmanager
+def keeping_interrupts() -> Iterator[None]:
+    """Keep the handler of Ctrl-C: a new SparkContext installs one of its own.
+
+    That one calls Java, which fails with "reentrant call" if the signal came in the middle of another call.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Spark leaves the handler alone too
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _text(value: str | int | bool) -> str:
@@ -328,6 +348,7 @@ def _cores(spark: SparkSession) -> str:
 _BY_SESSION: dict[str, Callable[[SparkSession], str]] = {
     CORES: _cores,
     CHECKPOINT_FILES: lambda spark: server(spark).checkpoint_files,
+    STATE_FORMAT: lambda spark: "2" if server(spark).state_ids else "1",
 }
 """By placeholder in the table of settings, its value in a session."""
 

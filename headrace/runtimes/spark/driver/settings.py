@@ -15,6 +15,9 @@ CORES = "cores"
 CHECKPOINT_FILES = "checkpoint files"
 """Placeholder for a class whose place depends on the version of Spark."""
 
+STATE_FORMAT = "state format"
+"""Placeholder for the format of state, which depends on the version of Spark."""
+
 _STREAMING = "spark.sql.streaming."
 _STREAM_CLASSES = "org.apache.spark.sql.execution.streaming."
 
@@ -60,6 +63,19 @@ SETTINGS = (
         _STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled",
         "true",
         "a commit writes the changes, not the whole state",
+    ),
+    Setting(
+        _STREAMING + "stateStore.checkpointFormatVersion",
+        STATE_FORMAT,
+        "each attempt writes state files of its own, so a micro-batch that runs again after a crash never "
+        "continues with files of the attempt that failed",
+    ),
+    Setting(
+        "spark.hadoop.fs.file.impl",
+        "org.apache.hadoop.fs.LocalFileSystem",
+        "the class that Hive's jar puts in its place does not replace files: a micro-batch that runs again "
+        "would leave the state of the attempt that failed",
+        binding=Binding.START,
     ),
     Setting(
         _STREAMING + "checkpointFileManagerClass",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,15 +15,23 @@ from pyspark.sql import functions as F
 
 from headrace.connectors.encode import csv_header
 from headrace.connectors.existing_output import clear, is_there, refuse
+from headrace.connectors.kafka.encode import MessageFormat
+from headrace.connectors.remote import is_remote
 from headrace.connectors.sinks import ENCODERS
+from headrace.connectors.staged import Target
 from headrace.errors import PipelineError
 from headrace.expressions.types import INSTANT
 from headrace.pipeline import Pipeline
 from headrace.pipeline import spec as file
-from headrace.runtimes.embedded.factory import format_of
+from headrace.runtimes.embedded.factory import STAGED, format_of, kafka_settings, message_format, target_of
+from headrace.runtimes.spark.driver.kafka import java_options
 from headrace.runtimes.spark.driver.writing import Files, Sink
-from headrace.runtimes.spark.worker.partitioner import typed
+from headrace.runtimes.spark.worker.partitioner import task_number, typed
 from headrace.schema import Schema
+
+MESSAGE: Final = ["key", "value"]
+ROWS_OF_A_TASK: Final = 33
+"""Bits of the number of a row; the bits above are the number of its task."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,7 @@ class Sinks:
     """
 
     pipeline: Pipeline
+    home: Path
     fresh: bool
     when_accepted: list[Callable[[], object]]
 
@@ -130,6 +140,8 @@ class Sinks:
 
 
 def _files(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    if is_remote(spec.path):
+        return _to_target(sinks, spec, schema, place)
     name = format_of(spec.format, spec.path, place)
     path = sinks.pipeline.path(spec.path).absolute()
     if name == "arrow":
@@ -138,6 +150,107 @@ def _files(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
         )
     sinks.prepare(spec, path, place)
     return LineFiles(str(path), Encoded(schema, name)) if name in ENCODERS else Files(str(path), name)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """A target that gets the rows of each micro-batch in one transaction, through the driver.
+
+    A target that has the number of a micro-batch already has its rows, and does not get them again.
+    """
+
+    target: Target
+    schema: Schema
+    run: Run
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        run = self.run.name()
+        self.target.open(self.schema, run)
+        try:
+            had = self.target.last(run)
+            if had is None or had < batch + 1:
+                found = rows.toArrow()
+                if found.num_rows:
+                    self.target.apply(run, batch + 1, typed_table(found, self.schema))
+        finally:
+            self.target.close()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The name of the sequence of micro-batches of an output: a file beside the checkpoint of the job."""
+
+    path: Path
+
+    def begin(self) -> None:
+        """Begin a new sequence: the output was not written before."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(uuid.uuid4().hex)
+
+    def name(self) -> str:
+        """The name of the sequence."""
+        if not self.path.exists():
+            self.begin()
+        return self.path.read_text()
+
+
+def typed_table(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The rows of a micro-batch in the types of the output."""
+    return pa.Table.from_batches([typed(each, schema) for each in rows.to_batches()], schema)
+
+
+def _to_target(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    target = target_of(sinks.pipeline, spec, place)
+    run = Run(sinks.home / "outputs" / place.removeprefix("queries."))
+    if sinks.fresh:
+        target.begin()
+        sinks.when_accepted.append(run.begin)
+    return Targets(target, schema, run)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Rows as messages, in `mapInArrow`. `sent` names the micro-batch; with the row it makes the id."""
+
+    schema: Schema
+    how: MessageFormat
+    sent: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = task_number() << ROWS_OF_A_TASK
+        for batch in batches:
+            keys, values = self.how.messages(typed(batch, self.schema), self.sent, first)
+            first += batch.num_rows
+            columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, MESSAGE)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Messages that Spark's tasks send; a micro-batch that runs again sends them again, with the same ids."""
+
+    options: dict[str, Any] = field(repr=False)
+    schema: Schema
+    how: MessageFormat
+    run: Run
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        encoding = Encoding(self.schema, self.how, f"{self.run.name()}-{batch + 1}")
+        messages = rows.mapInArrow(encoding, "key binary, value binary")
+        messages.write.format("kafka").options(**self.options).save()
+
+
+def _to_topic(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
+    """A topic: through the driver in transactions, or from the tasks."""
+    if spec.delivery == "exactly once":
+        return _to_target(sinks, spec, schema, place)
+    settings, how = kafka_settings(spec, place), message_format(spec)
+    how.check(schema, place)
+    run = Run(sinks.home / "outputs" / place.removeprefix("queries."))
+    if sinks.fresh:
+        sinks.when_accepted.append(run.begin)
+    options = {"kafka.bootstrap.servers": settings.servers, "topic": spec.topic}
+    return Topic(options | java_options(settings.options, place), schema, how, run)
 
 
 def _of_spark(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
@@ -149,4 +262,6 @@ SINKS: Final[dict[type[Any], Callable[[Sinks, Any, Schema, str], Sink]]] = {
     file.FilesTo: _files,
     file.StdoutTo: lambda sinks, spec, schema, place: StandardOut(Encoded(schema, spec.format, header=False)),
     file.SparkTo: _of_spark,
+    **dict.fromkeys(STAGED, _to_target),
+    file.KafkaTo: _to_topic,
 }

@@ -7,7 +7,7 @@ sources of a query need one. `headrace.runtimes.spark.versions` says which versi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -52,9 +52,16 @@ def named_sources(spark: SparkSession) -> Iterator[None]:
     if not can_have_names(spark):
         yield
         return
+    with with_settings(spark, _SETTINGS):
+        yield
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """While this lasts, the session has these settings; one thread at a time."""
     with _GUARD:
-        before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-        for name, value in _SETTINGS.items():
+        before = {name: spark.conf.get(name, None) for name in settings}
+        for name, value in settings.items():
             spark.conf.set(name, value)
         try:
             yield

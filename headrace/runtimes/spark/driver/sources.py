@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,18 +15,32 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from headrace.connectors.contract import Code
-from headrace.connectors.formats import GROWING, Format
+from headrace.connectors.pieces import PieceReader, Storage
+from headrace.connectors.remote import is_remote, storage_of
 from headrace.errors import ConnectorError, PipelineError
 from headrace.pipeline import Pipeline, PipelineStream
 from headrace.pipeline import spec as file
-from headrace.runtimes.embedded.factory import PipelineFactory, any_file, format_of, how_of, is_bounded
+from headrace.pipeline.secrets import revealed_options
+from headrace.runtimes.embedded.factory import (
+    PipelineFactory,
+    any_file,
+    format_of,
+    how_of,
+    is_bounded,
+    kafka_format,
+    kafka_settings,
+    kafka_start,
+)
 from headrace.runtimes.embedded.timing import TOO_EARLY, Timing
+from headrace.runtimes.spark.driver.files import FileStream, listing, parts_in
+from headrace.runtimes.spark.driver.kafka import java_options, load, messages
+from headrace.runtimes.spark.driver.reading import limits
 from headrace.runtimes.spark.driver.source_names import reader
 from headrace.runtimes.spark.driver.stream_rows import TICKS_IN
 from headrace.runtimes.spark.types import spark_schema, ticks
-from headrace.runtimes.spark.versions import arrow_schema
+from headrace.runtimes.spark.worker.file_rows import FileRows
 from headrace.runtimes.spark.worker.partitioner import BAD
-from headrace.runtimes.spark.worker.text_lines import Arrivals, TextLines, has_header
+from headrace.runtimes.spark.worker.task_rows import Arrivals, described, filled
 from headrace.schema import Schema
 from headrace.time.clock import SystemClock
 from headrace.time.timestamp import FARTHEST, MAX_TIME
@@ -36,6 +50,24 @@ WITH_SCHEMA: Final = ("json", "csv", "parquet", "orc", "avro", "xml")
 """Spark formats that need a schema; the others have their own."""
 
 MICROSECONDS: Final = 1_000_000
+
+
+def replays(pipeline: Pipeline) -> bool:
+    """Whether recorded or generated instants replace the clock."""
+    return PipelineFactory(pipeline, SystemClock(), 0).kind == "arrival"
+
+
+def bounded(pipeline: Pipeline) -> bool:
+    """Whether all streams of a pipeline end."""
+    return all(_ends(stream) for stream in pipeline.read.values())
+
+
+def _ends(stream: PipelineStream) -> bool:
+    """Whether a stream ends."""
+    source = stream.spec.source
+    if isinstance(source, file.KafkaFrom):
+        return not (source.follow or source.keep_open)
+    return is_bounded(stream) or _generated(stream)
 
 
 @dataclass(frozen=True)
@@ -49,16 +81,12 @@ class Frames:
     @property
     def replays(self) -> bool:
         """Whether recorded or generated instants replace the clock."""
-        return self._opening.kind == "arrival"
+        return replays(self.pipeline)
 
     @property
     def bounded(self) -> bool:
         """Whether all streams end."""
-        return all(is_bounded(s) or _generated(s) for s in self.pipeline.read.values())
-
-    @property
-    def _opening(self) -> PipelineFactory:
-        return PipelineFactory(self.pipeline, SystemClock(), 0)
+        return bounded(self.pipeline)
 
     def of(self, name: str) -> DataFrame:
         """The DataFrame of a stream."""
@@ -100,6 +128,26 @@ class Frames:
             df = df.withColumn(ARRIVAL, F.coalesce(instant, F.lit(0)))
         return df
 
+    def options(self, stream: PipelineStream) -> dict[str, Any]:
+        """The options of Spark's source, from `[spark.sources.NAME]`."""
+        place = f"spark.sources.{stream.name}"
+        found = revealed_options(self.pipeline.spec.spark.sources.get(stream.name, {}), place)
+        if found and not isinstance(stream.spec.source, TAKES_OPTIONS):
+            raise PipelineError(
+                "HR-F017",
+                f"a source of type {stream.spec.source.type!r} takes no options of Spark",
+                place=place,
+                hint="only files, kafka and spark are read by a source of Spark",
+            )
+        if self.bounded and any(limits(name) for name in found):
+            raise PipelineError(
+                "HR-F017",
+                "a run that ends reads everything in one micro-batch, without a rate limit",
+                place=place,
+                hint="leave the limit out, or set follow = true",
+            )
+        return found
+
     def columns(self, stream: PipelineStream) -> Schema:
         """The columns that the source of a stream must have: those of its rows and the arrival."""
         schema, arrival = stream.schema, stream.spec.arrival
@@ -112,6 +160,8 @@ class Frames:
 def _generated(stream: PipelineStream) -> bool:
     """Whether a generator makes its rows, and ends."""
     source = stream.spec.source
+    if isinstance(source, file.PythonFrom):
+        return source.bounded and not source.keep_open
     if not isinstance(source, file.PoissonFrom | file.NexmarkFrom) or source.keep_open:
         return False
     ends = source.rows if isinstance(source, file.PoissonFrom) else source.events
@@ -149,36 +199,25 @@ def _ticks(df: DataFrame, column: str, unit: int | None, name: str) -> Column:
 
 
 def _files(frames: Frames, stream: PipelineStream) -> DataFrame:
-    """Lines are parsed by Headrace, Parquet files are read by Spark."""
+    """Spark lists the files, and the readers of the embedded runtime read them."""
     spec: Any = stream.spec.source
-    path = frames.pipeline.path(spec.path).absolute()
-    name = format_of(spec.format, any_file(path), f"streams.{stream.name}.source")
-    if name == "arrow":
-        raise PipelineError(
-            "HR-F017",
-            "Spark cannot read Arrow files",
-            place=f"streams.{stream.name}.source",
-            hint='use Parquet, JSON lines or CSV, or set runtime = "embedded"',
-        )
-    if name in GROWING:
-        return _lines(frames, stream, how_of(spec, name), _pattern(path))
-    source = reader(frames.spark, stream.name).format(name).schema(spark_schema(frames.columns(stream)))
-    return frames.timed(stream, source.load(_pattern(path)))
-
-
-def _lines(frames: Frames, stream: PipelineStream, how: Format, path: str) -> DataFrame:
-    """Spark finds and splits the files; the readers of the embedded runtime parse the lines."""
+    place, storage = f"streams.{stream.name}.source", Storage()
+    if is_remote(spec.path):
+        base, found = spec.path, spec.path
+        name = format_of(spec.format, spec.path, place)
+        storage = storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage"))
+    else:
+        path = frames.pipeline.path(spec.path).absolute()
+        base, found = str(path), _pattern(path)
+        name = format_of(spec.format, any_file(path), place)
+    how = replace(how_of(spec, name), most=spec.max_block)
     schema, names = frames.columns(stream), tuple(stream.schema.names)
     column, arrival = stream.definition.time_column, stream.spec.arrival
     timing = None if column is None else Timing(column, stream.unit, names, stream.earliest)
     arrivals = Arrivals(str(arrival), stream.unit, ARRIVAL) if frames.replays else None
-    extra = [*([TICKS_IN] if timing else ()), *([ARRIVAL] if arrivals else ())]
-    whole = [*schema, *(pa.field(name, pa.int64()) for name in extra), pa.field(BAD, pa.string())]
-    leaving = spark_schema(pa.schema(whole))
-    read = TextLines(schema, how, arrow_schema(leaving), timing, TICKS_IN, arrivals)
-    text = reader(frames.spark, stream.name).format("text").option("lineSep", "\n").load(path)
-    run = ["_metadata.file_path", "_metadata.file_block_start"] if has_header(how) else []
-    return text.select(text["value"].cast("binary"), *run).mapInArrow(read, leaving)
+    listed = listing(frames.spark, found, stream.name, frames.options(stream))
+    reader = PieceReader(schema, how, storage, base=base)
+    return FileStream(listed, FileRows(reader), timing, TICKS_IN, arrivals, parts_in(frames.spark)).frame()
 
 
 def _pattern(path: Path) -> str:
@@ -196,11 +235,39 @@ def _pattern(path: Path) -> str:
 def _of_spark(frames: Frames, stream: PipelineStream) -> DataFrame:
     """Any streaming source of Spark."""
     spec: Any = stream.spec.source
-    source = reader(frames.spark, stream.name).format(spec.format).options(**spec.options)
+    source = reader(frames.spark, stream.name).format(spec.format)
+    source = source.options(**{**spec.options, **frames.options(stream)})
     if spec.format in WITH_SCHEMA:
         source = source.schema(spark_schema(frames.columns(stream)))
     loaded = source.load(str(frames.pipeline.path(spec.path).absolute())) if spec.path else source.load()
     return frames.timed(stream, loaded)
+
+
+def _kafka(frames: Frames, stream: PipelineStream) -> DataFrame:
+    """Spark's connector reads the topics, and the decoders of the embedded runtime read the values."""
+    spec: Any = stream.spec.source
+    place = f"streams.{stream.name}.source"
+    settings = kafka_settings(spec, place)
+    options = {**java_options(settings.options, place), **frames.options(stream)}
+    loaded = load(
+        frames.spark,
+        settings.servers,
+        spec.topics,
+        stream.name,
+        kafka_start(spec),
+        spec.isolation,
+        options,
+    )
+    schema, names = frames.columns(stream), tuple(stream.schema.names)
+    column, arrival = stream.definition.time_column, stream.spec.arrival
+    how, timing = kafka_format(frames.pipeline, spec), None
+    if column is not None:
+        timing = Timing(column, stream.unit, names, stream.earliest)
+    arrivals = Arrivals(str(arrival), stream.unit, ARRIVAL) if frames.replays else None
+    made = messages(
+        loaded, schema, how, spec.metadata, place, timing=timing, ticks=TICKS_IN, arrivals=arrivals
+    )
+    return made.frame()
 
 
 def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
@@ -208,12 +275,20 @@ def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
     if not _generated(stream):
         raise PipelineError(
             "HR-F017",
-            "on Spark a generator must end, and make its rows without delay",
+            "on Spark a generator or function must end, and make its rows without delay",
             place=f"streams.{stream.name}.source",
-            hint='set rows or events and pace = "fast", without keep_open; or set runtime = "embedded"',
+            hint='set rows or events and pace = "fast" (for a function, bounded = true), without keep_open; '
+            'or set runtime = "embedded"',
         )
     inflow = PipelineFactory(frames.pipeline, SystemClock(), 0).inflow(stream)
-    schema = stream.schema.append(pa.field(TICKS_IN, pa.int64())).append(pa.field(ARRIVAL, pa.int64()))
+    schema = pa.schema(
+        [
+            *stream.schema,
+            pa.field(TICKS_IN, pa.int64()),
+            pa.field(ARRIVAL, pa.int64()),
+            *([pa.field(BAD, pa.string())] if isinstance(stream.spec.source, file.PythonFrom) else ()),
+        ]
+    )
     folder = frames.home / "generated" / stream.name
     if not folder.exists():
         draft = folder.with_name(f".{stream.name}")
@@ -222,10 +297,21 @@ def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
         with pq.ParquetWriter(draft / "rows.parquet", schema) as writer:
             while inflow.load():
                 block = inflow.loaded.pop()
-                columns = [*block.timed.data.columns, block.timed.times, pa.array(block.arrival)]
-                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+                columns = dict(zip(block.timed.data.schema.names, block.timed.data.columns, strict=True))
+                columns[ARRIVAL] = pa.array(block.arrival)
+                if inflow.timing is not None:
+                    columns[TICKS_IN] = block.timed.times
+                writer.write_batch(filled(schema, columns, block.timed.data.num_rows))
+                if block.bad:
+                    reasons = described(block.bad)
+                    instants = pa.array([0] * len(block.bad))
+                    columns = {BAD: reasons, ARRIVAL: instants}
+                    writer.write_batch(filled(schema, columns, len(block.bad)))
         draft.rename(folder)
-    return reader(frames.spark, stream.name).schema(spark_schema(schema)).parquet(str(folder.absolute()))
+    found = reader(frames.spark, stream.name).schema(spark_schema(schema)).parquet(str(folder.absolute()))
+    without = [ARRIVAL] if not frames.replays else []
+    without += [TICKS_IN] if inflow.timing is None else []
+    return found.drop(*without)
 
 
 def _refused(frames: Frames, stream: PipelineStream) -> DataFrame:
@@ -234,13 +320,16 @@ def _refused(frames: Frames, stream: PipelineStream) -> DataFrame:
         "HR-F017",
         f"the source type {stream.spec.source.type!r} is not available on Spark",
         place=f"streams.{stream.name}.source",
-        hint='use files, spark or a generator that ends, or set runtime = "embedded"',
+        hint='use files, kafka, spark or a generator that ends, or set runtime = "embedded"',
     )
 
 
+TAKES_OPTIONS: Final = (file.FilesFrom, file.KafkaFrom, file.SparkFrom)
 SOURCES: Final[dict[type[Any], Callable[[Frames, PipelineStream], DataFrame]]] = {
     file.FilesFrom: _files,
+    file.KafkaFrom: _kafka,
     file.SparkFrom: _of_spark,
     file.PoissonFrom: _made,
     file.NexmarkFrom: _made,
+    file.PythonFrom: _made,
 }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 from time import time
 from typing import Any, Final
 
@@ -18,15 +19,19 @@ from pyspark.sql import SparkSession
 from headrace.engine.reasons import LATE, REJECTED, Reason, merged
 from headrace.engine.scheduling import Dropping
 from headrace.runtimes.spark.driver.record import read_text, write_text
+from headrace.runtimes.spark.worker.budgeting import uses_of
 from headrace.runtimes.status import (
     RUNNING,
     SPARK_FILE,
     STARTING,
+    Histories,
+    OperatorStatus,
     Quality,
     QueryStatus,
     Status,
     StreamStatus,
     Wait,
+    histories_of,
 )
 from headrace.time.timestamp import MIN_TIME
 
@@ -166,6 +171,8 @@ class StatusKeeper:
         }
         reasons = merged((*base.reasons, *new))
         figures = found["figures"]
+        known = {} if self._last is None else self._last.histories
+        figures["histories"] = {**known, **figures["histories"]}  # those of queries that are gone stay
         figures["streams"] = {n: _accounted(n, each, reasons) for n, each in figures["streams"].items()}
         at = time() if now is None else now
         made = Status(
@@ -194,9 +201,13 @@ def merged_reports(reports: list[dict[str, Any]], described: Described) -> dict[
         "streams": streams,
         "waiting": _waiting(reports, streams, described),
         "dropping": tuple({d["query"]: Dropping(**d) for each in reports for d in each["dropping"]}.values()),
-        "quality": {n: Quality(**q) for each in reports for n, q in each["quality"].items()},
+        "quality": _quality(reports),
+        "histories": _histories(reports),
         "operators": _added(each["operators"] for each in reports),
-        "budget": _sum(each["budget"] for each in reports),
+        "budget": max(
+            (b for each in reports if (b := each["memory"].get("budget")) is not None), default=None
+        ),
+        "graph": _graph(reports),
         **{key: sum(each[key] for each in reports) for key in ("state_bytes", "bytes", "spilled_bytes")},
         **{key: {n: o for each in reports for n, o in each[key].items()} for key in ("orders", "conditions")},
     }
@@ -279,15 +290,107 @@ def _with_streams(wait: Wait, streams: Mapping[str, StreamStatus], described: De
     return replace(wait, streams=tuple(behind))
 
 
+def _foremost(reports: list[dict[str, Any]]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """The windows and granularities that may change, each with the shard that has answered furthest.
+
+    A command without an instant changes a window in each shard as soon as possible. Shards that have not
+    answered as far have no rows there, so that the history of this one is true for all.
+    """
+    found: dict[Any, list[tuple[str, dict[str, Any]]]] = {}
+    for each in reports:
+        for name, setting in each["memory"]["settings"].items():
+            found.setdefault((each["memory"]["host"], uses_of(setting)), []).append((name, each))
+    for same in found.values():
+        yield max(same, key=lambda each: each[1]["memory"]["settings"][each[0]]["earliest"])
+
+
+def _quality(reports: list[dict[str, Any]]) -> dict[str, Quality]:
+    """Windows and granularities by operator; if two hosts have the same name, the second gets a number."""
+    found: dict[str, Quality] = {}
+    for name, shard in _foremost(reports):
+        found[_unused(name, found)] = Quality.read(shard["quality"][name])
+    return found
+
+
+def _histories(reports: list[dict[str, Any]]) -> Histories:
+    """By query, the histories of its windows and granularities, whichever hosts they are in."""
+    found: dict[str, dict[int, Any]] = {}
+    for name, shard in _foremost(reports):
+        setting = shard["memory"]["settings"][name]
+        for query, place in setting["uses"]:
+            found.setdefault(query, {})[place] = setting["history"]
+    return histories_of({query: [each[i] for i in sorted(each)] for query, each in found.items()})
+
+
+def _graph(reports: list[dict[str, Any]]) -> dict[str, OperatorStatus]:
+    """The operators of all hosts, with what they emit in all shards.
+
+    Operators of two hosts may have the same name; the second then has a number.
+    """
+    hosts = {each["graph"]: each["shape"] for each in reports if each.get("shape")}
+    found: dict[str, OperatorStatus] = {}
+    ends: dict[str, dict[str, str]] = {}
+    """By query and host, the operator that emits the results of the query, or what another host reads."""
+    for host, shape in sorted(hosts.items(), key=lambda each: _has_inlets(each[1])):
+        flows = [each["flow"] for each in reports if each["graph"] == host]
+        names = {each["name"]: _unused(each["name"], found) for each in shape}
+        for each in shape:
+            name = each["name"]
+            out, queued = (sum(flow[name][i] for flow in flows if name in flow) for i in (0, 1))
+            inputs = (one for given in each["inputs"] for one in _inputs(names.get(given, given), host, ends))
+            found[names[name]] = OperatorStatus(
+                each["kind"],
+                each["detail"],
+                tuple(dict.fromkeys(inputs)),
+                tuple(each["answers"]),
+                each["waits"],
+                out,
+                queued=queued,
+            )
+            for query in each["answers"]:
+                ends.setdefault(query, {})[host] = names[name]
+    return _answering_once(found)
+
+
+def _has_inlets(shape: list[dict[str, Any]]) -> bool:
+    """Whether a host reads another one; the hosts that do not come first."""
+    return any(_inlet_query(one) for each in shape for one in each["inputs"])
+
+
+def _inlet_query(name: str) -> str:
+    """The query whose results an inlet carries (`stream QUERY:…/SHARD`); empty for other inputs."""
+    kind, _, stream = name.partition(" ")
+    query, colon, _ = stream.partition(":")
+    return query if kind == "stream" and colon else ""
+
+
+def _inputs(name: str, host: str, ends: Mapping[str, Mapping[str, str]]) -> Iterable[str]:
+    """An input; for an inlet, the operators of the host below that it carries."""
+    query = _inlet_query(name)
+    if not query:
+        return [name]
+    return [operator for at, operator in ends.get(query, {}).items() if at != host]
+
+
+def _answering_once(graph: dict[str, OperatorStatus]) -> dict[str, OperatorStatus]:
+    """The graph in which only the last of the operators that answer a query says so."""
+    last = {query: name for name, each in graph.items() for query in each.answers}
+    return {
+        name: replace(each, answers=tuple(query for query in each.answers if last[query] == name))
+        for name, each in graph.items()
+    }
+
+
+def _unused(name: str, taken: Container[str]) -> str:
+    """The name, with a number if it is taken."""
+    more = (f"{name} ({number})" for number in count(2))
+    return next(each for each in chain([name], more) if each not in taken)
+
+
 def _least(values: Iterable[int | None]) -> int | None:
     """The least value; None if one is None."""
     given = list(values)
     return None if None in given else min((each for each in given if each is not None), default=None)
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if known else None
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

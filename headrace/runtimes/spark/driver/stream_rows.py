@@ -82,10 +82,14 @@ def stream_rows(
         times = _time(df, streams, stream.source)
         clock = [] if stream.clockless else [now(df, per_second, options).alias(NOW)]
         return df.select(times, *clock, *spoken)
-    source = next(each for each in streams.sources if each.name == stream.source.name)
-    columns = [column_of(df, field.name, source.name) for field in source.schema]
-    types = spark_schema(source.schema)
-    payload = [c.cast(f.dataType).alias(f.name) for c, f in zip(columns, types, strict=True)]
+    source = source_of(streams, stream.source.name)
+    has = {field.name: field.dataType for field in df.schema}
+    payload = []
+    for field in spark_schema(source.schema):
+        column = column_of(df, field.name, source.name)
+        payload.append(
+            column if has[field.name] == field.dataType else column.cast(field.dataType).alias(field.name)
+        )
     extra = {
         TIME: [_time(df, streams, source)] if stream.external else [],
         NOW: [] if stream.clockless else [now(df, per_second, options).alias(NOW)],
@@ -96,9 +100,19 @@ def stream_rows(
     chosen = df.select(*payload, *(column for columns in extra.values() for column in columns))
     names = tuple(name for name, columns in extra.items() if columns)
     chain = prefixes.get(source.name, source)
-    if options.clock is not None and not (stream.external and stream.learns):
+    if drops_rows(options, stream):
         return _plainly_named(filtered(chosen, chain, names))
     return _plainly_named(sifted(chosen, chain, stream.guard, names))
+
+
+def source_of(streams: StreamSet, name: str) -> Source:
+    """A stream as the queries read it."""
+    return next(each for each in streams.sources if each.name == name)
+
+
+def drops_rows(options: SparkOptions, stream: StreamSpec) -> bool:
+    """Whether rows that a filter drops are not needed for their times."""
+    return options.clock is not None and not (stream.external and stream.learns)
 
 
 def spoken_columns(df: DataFrame, name: str, promises: RowPromises) -> tuple[list[Column], Schema]:
@@ -136,12 +150,20 @@ def _reached(
                 hint="call apply before you repartition, coalesce, sort, join or aggregate, or drop reached",
             )
         return [ticks(df, options.reached[name], name).alias(REACHED)]
-    written = modified(df)
-    return [] if written is None else [clock_ticks(written, per_second).alias(REACHED)]
+    written = file_reached(df, stream, per_second)
+    return [] if written is None else [written.alias(REACHED)]
+
+
+def file_reached(df: DataFrame, stream: StreamSpec, per_second: int | None) -> Column | None:
+    """When the file of a row was written, if a rate limit makes that matter."""
+    written = None if stream.takes == ALL else modified(df)
+    return None if written is None else clock_ticks(written, per_second)
 
 
 def _plainly_named(rows: DataFrame) -> DataFrame:
     """Columns with plain names: `mapInArrow` takes a dot in a name for a field of a struct."""
+    if all(name.isidentifier() for name in rows.columns):
+        return rows  # one node less to plan in each micro-batch
     names = (n if n.isidentifier() else f"__headrace_column_{i}" for i, n in enumerate(rows.columns))
     return rows.toDF(*names)
 

@@ -25,6 +25,7 @@ from headrace.plan.analysis.partials import Partials, in_two_steps
 from headrace.plan.analysis.partitioning import MOST_WAYS, Keys, Partitioning, partition, ways
 from headrace.plan.analysis.stages import Stage, stages
 from headrace.plan.nodes.core import Inlet, Plan, Source, Table, Union
+from headrace.plan.nodes.quality import adaptable
 from headrace.plan.nodes.trees import exchange, sources_of, walk
 from headrace.runtimes.spark.driver.reading import LIMITED, WITHHELD
 from headrace.runtimes.spark.worker.answers import LATE, REJECTED, RESULT, Forward, Outlet
@@ -33,7 +34,7 @@ from headrace.runtimes.spark.worker.packing import Route
 from headrace.runtimes.spark.worker.partitioner import StreamSpec, Target
 from headrace.runtimes.spark.worker.promising import Hearer, Speech
 from headrace.runtimes.spark.worker.running import QUERY, HostSpec
-from headrace.runtimes.spark.worker.shards import shard_keys_for
+from headrace.runtimes.spark.worker.shards import shard_keys_for, shard_keys_for_any
 from headrace.runtimes.spark.worker.source_column import SourceColumn
 from headrace.runtimes.spark.worker.state_store import Layout, key_text
 from headrace.schema import Schema
@@ -95,7 +96,8 @@ class World:
     arrivals are recorded, and a micro-batch may hold rows of several instants. `tables` are rows by table,
     `takes` is how much of each stream a micro-batch reads. `witnesses` are streams that no plan reads, but
     whose arrivals may advance the heartbeats of those that are read. `placed` are the hosts of an earlier
-    start: queries of the same name stay there.
+    start: queries of the same name stay there. `movable`: the state may later move to another number of
+    partitions, so `slots` may change.
     """
 
     inputs: Inputs
@@ -106,6 +108,13 @@ class World:
     witnesses: Collection[str] = ()
     takes: Mapping[str, str] = field(default_factory=dict)
     placed: tuple[Placed, ...] = ()
+    movable: bool = False
+
+    def shard_keys(self, shards: int, taken: Collection[int]) -> tuple[int, ...]:
+        """Keys of the shards of a new host."""
+        if self.movable:
+            return tuple(shard_keys_for_any(shards, taken))
+        return tuple(shard_keys_for(shards, self.slots, taken))
 
     def was_reduced(self, query: str) -> bool | None:
         """Whether a query read partial rows at an earlier start; None if there was none."""
@@ -115,12 +124,16 @@ class World:
 
 @dataclass(frozen=True)
 class Part:
-    """A stage of a query; `below` is the source that stands for the stage below."""
+    """A stage of a query; `below` is the source that stands for the stage below.
+
+    `windows` are the nodes of the whole plan that may change.
+    """
 
     query: str
     stage: Stage
     partials: Partials | None = None
     below: Source | None = None
+    windows: tuple[Plan, ...] = ()
 
     @property
     def sources(self) -> list[Source]:
@@ -338,7 +351,8 @@ def _parts(query: str, plan: Plan, world: World, outlet: Outlet) -> list[Part]:
     plan, reduced = (plan, None) if world.recorded else _reduced(query, plan, world, outlet)
     cut = _stages(plan, world.inputs) if world.shards > 1 else [Stage(plan, Partitioning({}))]
     below = [None, *(stage.output for stage in cut)]
-    return [Part(query, stage, reduced, source) for stage, source in zip(cut, below, strict=False)]
+    windows = tuple(adaptable(plan))
+    return [Part(query, stage, reduced, source, windows) for stage, source in zip(cut, below, strict=False)]
 
 
 def _grouped(parts: list[Part], placed: Sequence[Placed] = ()) -> list[Group]:
@@ -423,12 +437,12 @@ def _stages(plan: Plan, inputs: Inputs) -> list[Stage]:
 
 def _merged(cut: list[Stage]) -> Stage:
     """Several parts as one again."""
-    plan = cut[-1].plan
+    plan, stand_ins = cut[-1].plan, cut[-1].stand_ins
     for stage in reversed(cut[:-1]):
         assert stage.output is not None
         plan = exchange(plan, stage.output, stage.plan)
-    whole = partition(plan)
-    return Stage(plan, whole)
+        stand_ins = ((stage.plan, stage.output), *stand_ins)
+    return Stage(plan, partition(plan), stand_ins=stand_ins)
 
 
 def _shard_keys(group: Group, world: World, taken: Collection[int]) -> tuple[int, ...]:
@@ -441,8 +455,8 @@ def _shard_keys(group: Group, world: World, taken: Collection[int]) -> tuple[int
             warnings.warn(
                 HeadraceWarning(f"{name}one shard, on one core: {division.reason}{how}"), stacklevel=_CALLER
             )
-        return tuple(shard_keys_for(1, world.slots, taken))
-    return tuple(shard_keys_for(world.shards, world.slots, taken))
+        return world.shard_keys(1, taken)
+    return world.shard_keys(world.shards, taken)
 
 
 # --- hosts ------------------------------------------------------------------------------------------------
@@ -451,14 +465,20 @@ def _shard_keys(group: Group, world: World, taken: Collection[int]) -> tuple[int
 def _host(group: Group, world: World, below: Mapping[str, HostSpec]) -> HostSpec:
     """The host of a group; what a stage below emits enters through one inlet per shard of it."""
     plans: dict[str, Plan] = {}
+    windows: dict[str, tuple[Plan | None, ...]] = {}
     inlets: list[Inlet] = []
     for part in group.parts:
-        plan = part.stage.plan
+        stage = part.stage
+        plan = stage.plan
         if part.below is not None:
             own = _inlets(part, part.below, len(below[part.query].shard_keys))
-            plan = exchange(plan, part.below, Union(tuple(own)))
+            entry = Union(tuple(own))
+            plan = exchange(plan, part.below, entry)
+            stage = replace(stage, stand_ins=((entry, part.below), *stage.stand_ins))
             inlets += own
-        plans[part.query] = plan if part.stage.output is None else Union((plan,))
+        here = {stage.written(node): node for node in adaptable(plan)}
+        windows[part.query] = tuple(map(here.get, part.windows))
+        plans[part.query] = plan if stage.output is None else Union((plan,))
     streams = [
         _stream(i, source, (group.keys or {}).get(name, ()), world, partials)
         for i, (name, (source, partials)) in enumerate(group.reads.items())
@@ -477,6 +497,7 @@ def _host(group: Group, world: World, below: Mapping[str, HostSpec]) -> HostSpec
         layout=group.layout,
         tables=_tables(plans.values(), world.tables),
         recorded=world.recorded,
+        windows=windows,
     )
 
 
@@ -540,7 +561,8 @@ def _sources(inputs: Inputs, stream: str) -> SourceColumn | None:
     promise = inputs.by_source(stream)
     if promise is None:
         return None
-    return SourceColumn(promise.by.column, promise.by.cells, inputs.rules_of(stream).enforce == "strict")
+    judged = inputs.rules_of(stream).enforce == "strict"
+    return SourceColumn(promise.by.column, promise.by.cells, judged, promise.by.numbered)
 
 
 def _witnesses(streams: Sequence[StreamSpec], world: World) -> list[StreamSpec]:

@@ -18,11 +18,14 @@ from headrace.schema import Schema
 
 
 def packed_rows(combined: DataFrame, rows: Column, unpack: Unpack) -> DataFrame:
-    """The packed rows of the combined table that match; in one partition if they are put in order."""
+    """The rows of the combined table that match, unpacked; in one partition if they are put in order."""
+    return packed_bodies(combined, rows, unpack).mapInArrow(unpack, spark_schema(unpack.schema))
+
+
+def packed_bodies(combined: DataFrame, rows: Column, unpack: Unpack) -> DataFrame:
+    """The same, still packed: what `unpack` takes."""
     bodies = combined.where(rows & F.col(named("body")).isNotNull()).select(named("shard"), named("body"))
-    if unpack.ordered:
-        bodies = bodies.repartition(1)
-    return bodies.mapInArrow(unpack, spark_schema(unpack.schema))
+    return bodies.repartition(1) if unpack.ordered else bodies
 
 
 def local_rows(spark: SparkSession, unpack: Unpack, bodies: Iterable[tuple[int, bytes]]) -> DataFrame:
@@ -32,12 +35,13 @@ def local_rows(spark: SparkSession, unpack: Unpack, bodies: Iterable[tuple[int, 
     As rows of a local relation they would be serialized into every task, which costs twice as much.
     """
     none = pa.RecordBatch.from_pylist([], unpack.schema)  # PySpark cannot take a column without a chunk
-    rows = pa.Table.from_batches([none, *unpack((_as_batch(bodies),))], unpack.schema)
+    rows = pa.Table.from_batches([none, *unpack((as_batch(bodies),))], unpack.schema)
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "1")
     return spark.createDataFrame(rows, spark_schema(unpack.schema)).coalesce(1)
 
 
-def _as_batch(bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
+def as_batch(bodies: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
+    """Packed rows that are in the driver, as Spark hands them to a task."""
     shards, packed = tuple(zip(*bodies, strict=True)) or ((), ())
     return pa.RecordBatch.from_arrays([pa.array(shards, pa.int32()), pa.array(packed, pa.binary())], _PACKED)
 

@@ -6,6 +6,7 @@ it wrote under that number has each row exactly once.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +22,17 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace import tuning
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
 from headrace.errors import SparkError
+from headrace.runtimes.spark.driver.budget import JobBudget
+from headrace.runtimes.spark.driver.parquet_files import ParquetFolder
 from headrace.runtimes.spark.driver.status import Seen, StatusKeeper
-from headrace.runtimes.spark.driver.unpack import Unpack, local_rows, of_kind, packed_rows
+from headrace.runtimes.spark.driver.unpack import (
+    Unpack,
+    as_batch,
+    local_rows,
+    of_kind,
+    packed_bodies,
+    packed_rows,
+)
 from headrace.runtimes.spark.worker.answers import (
     KIND,
     LATE,
@@ -45,7 +55,10 @@ KINDS: Final = (RESULT, LATE, REJECTED)
 
 @dataclass(frozen=True)
 class Files:
-    """Files in a folder `batch=<number>` for each micro-batch, overwritten if the micro-batch runs again."""
+    """Files in a folder `batch=<number>` for each micro-batch, overwritten if the micro-batch runs again.
+
+    A job writes Parquet files on this machine by Arrow (`parquet_files`), and others by Spark.
+    """
 
     path: str
     format: str = "parquet"
@@ -55,14 +68,24 @@ class Files:
         writer = rows.write.format(self.format).mode("overwrite").options(**dict(self.options))
         writer.save(f"{self.path}/batch={batch}")
 
+    def by_arrow(self, spark: SparkSession, schema: Schema) -> ParquetFolder | None:
+        """The folder, if Arrow can write these rows as Spark would."""
+        if self.format != "parquet" or self.options:
+            return None
+        return ParquetFolder.of(spark, self.path, schema)
+
 
 @dataclass(frozen=True)
 class JobQuery:
-    """A query of a job, and the sink of each kind of its rows."""
+    """A query of a job, and the sink of each kind of its rows.
+
+    `removed`: it has results of micro-batches before its end, but it is not a query of the job any more.
+    """
 
     query: Query
     sinks: Mapping[str, Sink]
     time_column: str | None = None
+    removed: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -86,11 +109,14 @@ class Writer:
     current: Callable[[], Mapping[str, JobQuery]]
     ordered: bool = True
     keeper: StatusKeeper | None = None
+    budget: JobBudget | None = None
 
     def __call__(self, combined: DataFrame, batch: int) -> None:
         combined.persist()
         try:
             filled = Filled.of(combined)
+            if self.budget is not None:
+                self.budget.after(combined.sparkSession, batch, map(json.loads, filled.seen.reports))
             queries = self.current()
             due = {
                 name: [kind for kind in of.sinks if batch == 0 or filled.any(kind, _owners(kind, name, of))]
@@ -100,8 +126,7 @@ class Writer:
                 for name, kinds in due.items():
                     begun = seconds()
                     for kind in kinds:
-                        of = queries[name]
-                        of.sinks[kind](self._rows(combined, filled, kind, name, of), batch)
+                        self._write(combined, filled, kind, name, queries[name], batch)
                     spent[name] = seconds() - begun
         finally:
             combined.unpersist()
@@ -121,23 +146,32 @@ class Writer:
         if keeper is None:
             yield spent
             return
-        keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items()})
+        keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items() if not of.removed})
         writing = [name for name, kinds in due.items() if kinds]
         if writing:
             keeper.write(spark, lambda: keeper.computed(seen, batch, writing))
         yield spent
         keeper.write(spark, lambda: keeper.written(seen, batch, spent))
 
-    def _rows(self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery) -> DataFrame:
-        """The rows of one kind for one query."""
+    def _write(
+        self, combined: DataFrame, filled: Filled, kind: str, name: str, of: JobQuery, batch: int
+    ) -> None:
+        """Give a sink the rows of one kind for one query."""
+        spark, sink = combined.sparkSession, of.sinks[kind]
         schema = of.schema if kind == RESULT else _ASIDE[kind]
-        unpack = Unpack(schema, ordered=kind == RESULT and self.ordered)
+        unpack = Unpack(schema, ordered=kind == RESULT and self.ordered and of.query.ordered)
         owners = _owners(kind, name, of)
         here = filled.bodies(kind, owners)
-        if here is not None:
-            return local_rows(combined.sparkSession, unpack, here)
-        column = named("query" if kind == RESULT else "stream")
-        return packed_rows(combined, of_kind(kind) & F.col(column).isin(*sorted(owners)), unpack)
+        rows = of_kind(kind) & F.col(named("query" if kind == RESULT else "stream")).isin(*sorted(owners))
+        folder = sink.by_arrow(spark, schema) if isinstance(sink, Files) else None
+        if folder is not None and here is not None:
+            folder.write(batch, unpack, as_batch(here))
+        elif folder is not None:
+            folder.collect(batch, unpack, packed_bodies(combined, rows, unpack))
+        elif here is not None:
+            sink(local_rows(spark, unpack, here), batch)
+        else:
+            sink(packed_rows(combined, rows, unpack), batch)
 
 
 def to_sinks(writer: DataStreamWriter, write: Writer) -> DataStreamWriter:

@@ -152,10 +152,18 @@ class Outlet:
         return kind in self.kinds and (self.whole is None or stream in self.whole)
 
     def frames(
-        self, engine: Engine, plans: Mapping[str, Plan], shard: int, below: list[bytes]
+        self,
+        engine: Engine,
+        plans: Mapping[str, Plan],
+        shard: int,
+        below: list[bytes],
+        memory: Mapping[str, Any],
     ) -> Iterator[pd.DataFrame]:
-        """The results and side outputs of the engine, and the side outputs of hosts below."""
-        tables = side_outputs(engine, shard, self)
+        """The results and side outputs of the engine, and the side outputs of hosts below.
+
+        `memory` is what the shard reports about its windows.
+        """
+        tables = side_outputs(engine, shard, self, memory)
         for query in plans:
             if query not in self.forwards:
                 tables += self._answers(engine, query, shard)
@@ -222,11 +230,11 @@ def _with_time(batch: Batch, column: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.data.columns, pa.array(batch.start, pa.int64())], schema=schema)
 
 
-def side_outputs(engine: Engine, shard: int, outlet: Outlet) -> list[pa.Table]:
+def side_outputs(engine: Engine, shard: int, outlet: Outlet, memory: Mapping[str, Any]) -> list[pa.Table]:
     """Late and rejected rows, or their number, and metrics of the engine."""
     late = [each for each in engine.drain_late() if each.stream in outlet.reported_streams]
     rejected = [each for each in engine.drain_rejected() if each.stream in outlet.reported_streams]
-    tables = _metrics(engine, shard, outlet.reported_streams)
+    tables = _metrics(engine, shard, outlet.reported_streams, memory)
     if late:
         tables += _late(late, shard, outlet)
     if rejected:
@@ -276,7 +284,9 @@ def stood_for(rows: pa.RecordBatch) -> int:
     return int(pc.sum(rows.column(ROWS)).as_py() or 0)
 
 
-def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Table]:
+def _metrics(
+    engine: Engine, shard: int, streams: frozenset[str], memory: Mapping[str, Any]
+) -> list[pa.Table]:
     """Side outputs with the metrics of each stream, and with the size of the state."""
     metrics = engine.metrics()
     sources = {name: source for name, source in metrics.sources.items() if name in streams}
@@ -288,7 +298,7 @@ def _metrics(engine: Engine, shard: int, streams: frozenset[str]) -> list[pa.Tab
     }
     held = {
         "state_bytes": metrics.bytes + metrics.spilled_bytes,
-        "body": report(engine, metrics, sources.keys()),
+        "body": report(engine, metrics, sources.keys(), memory, shard),
     }
     return [side_output(METRICS, shard, figures, len(sources)), side_output(METRICS, shard, held)]
 

@@ -21,19 +21,25 @@ from headrace.control import (
     Entry,
     Heartbeat,
     Punctuate,
+    Reload,
     RemoveQuery,
     Resize,
     SetLevel,
     SetStrategy,
     apply,
 )
+from headrace.control.apply import query_named, resize_from, resized
 from headrace.control.in_force import CHANGES, changed
 from headrace.control.log import read_entry
 from headrace.engine import Engine
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.quality import adaptable
 from headrace.runtimes.spark.worker.state_store import key_text
+
+Windows = Mapping[str, tuple[Plan | None, ...]]
+"""By query, the nodes of a host for the windows that may change, in the order of the whole plan."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +86,15 @@ class ControlSpec:
     home_of: Callable[[PipelineQuery, tuple[Home, ...]], int | None]
 
     def following(
-        self, shard_keys: tuple[int, ...], queries: Mapping[str, Plan], followed: Mapping[str, Any] | None
+        self,
+        shard_keys: tuple[int, ...],
+        queries: Mapping[str, Plan],
+        windows: Windows,
+        followed: Mapping[str, Any] | None,
     ) -> Following:
         """How a shard of a host follows the log, from where it was."""
-        known = Followed(self.position) if followed is None else Followed.of(followed).since(self.position)
-        return Following(self, shard_keys, dict(queries), self.pipeline, known)
+        known = Followed() if followed is None else Followed.of(followed).since(self.position)
+        return Following(self, shard_keys, dict(queries), windows, self.pipeline, known)
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ class Followed:
         return replace(self, changes=tuple(each for each in self.changes if each.number > position))
 
 
-IN_BAND: Final = (AddQuery, RemoveQuery, Resize, Punctuate, Heartbeat, SetStrategy, SetLevel)
+IN_BAND: Final = (AddQuery, RemoveQuery, Resize, Punctuate, Heartbeat, Reload, SetStrategy, SetLevel)
 """Commands that hosts apply while the job runs; for the others the driver starts the job again."""
 
 
@@ -119,6 +129,7 @@ class Following:
     control: ControlSpec
     shard_keys: tuple[int, ...]
     queries: dict[str, Plan]
+    windows: Windows
     pipeline: Pipeline
     followed: Followed
 
@@ -161,14 +172,32 @@ class Following:
         query = next(each for each in after.queries if each.name == entry.command.name)
         home = self.control.home_of(query, self.control.homes)
         if home is not None and self.control.homes[home].shard_keys == self.shard_keys:
-            engine.add(query.name, query.query.plan, since=entry.number)
+            promises = after.row_promises.punctuations
+            early = not query.query.ordered and any(name in promises for name in query.streams)
+            engine.add(query.name, query.query.plan, since=entry.number, ordered=not early)
             self.queries[query.name] = query.query.plan
 
     def _tell(self, engine: Engine, entry: Entry) -> None:
         """Apply a command that changes only the state, if it is about something here."""
-        if _is_here(entry.command, engine, self.queries):
-            with suppress(HeadraceError):
+        command = entry.command
+        with suppress(HeadraceError):
+            if isinstance(command, Resize):
+                self._resize(engine, command)
+            elif _is_about(command, engine):
                 apply(entry, engine, self.pipeline)
+
+    def _resize(self, engine: Engine, command: Resize) -> None:
+        """Resize a window, if it is here: of a query in two stages, it may be in another host."""
+        node, size, at = resized(self.pipeline, command)
+        if command.query not in self.queries:
+            return
+        if command.query in self.windows:
+            written = adaptable(query_named(self.pipeline, command.query).query.plan)
+            here = dict(zip(written, self.windows[command.query], strict=True))[node]
+        else:
+            here = node  # added while the job runs: in one stage, with the plan that it has alone
+        if here is not None:
+            resize_from(engine, here, size, at, command.query)
 
 
 def _entries(texts: Iterable[str]) -> Iterator[Entry]:
@@ -180,8 +209,9 @@ def _entries(texts: Iterable[str]) -> Iterator[Entry]:
                 yield entry
 
 
-def _is_here(command: Command, engine: Engine, queries: Mapping[str, Plan]) -> bool:
-    if isinstance(command, Resize):
-        return command.query in queries
+def _is_about(command: Command, engine: Engine) -> bool:
+    """Whether a command is about a stream or a table that is read here."""
+    if isinstance(command, Reload):
+        return engine.has_table(command.table)
     assert isinstance(command, Punctuate | Heartbeat)
     return command.stream in engine.streams

@@ -6,6 +6,7 @@ not need the engine, so nothing of the engine is imported here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,11 @@ def _hosts(pickled: bytes) -> dict[int, HostSpec]:
     """By key of a shard, the host that it belongs to."""
     specs: tuple[HostSpec, ...] = cloudpickle.loads(pickled)
     return {key: spec for spec in specs for key in spec.shard_keys}
+
+
+def by_value(module: str) -> None:
+    """Send the functions of a module as code: workers cannot import the files next to a pipeline."""
+    cloudpickle.register_pickle_by_value(sys.modules[module])  # type: ignore[no-untyped-call]
 
 
 class Host(StatefulProcessor):

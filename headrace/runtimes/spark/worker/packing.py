@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.arrays import Times
 from headrace.flow.batch import Batch
-from headrace.state.part import decode, encode
+from headrace.state.part import decode, encoded_pieces
 
 TIMER = -1
 """The stream number of packages that only carry the time."""
@@ -29,6 +29,9 @@ ENDING = -3
 
 COMMANDS = -4
 """The stream number of packages with commands of the control log."""
+
+CHOICES = -5
+"""The stream number of packages with the sizes of windows that the driver has chosen."""
 
 HERE = -1
 """In the column `above`: the package is for the shard itself, not for one of the host above."""
@@ -65,8 +68,9 @@ class Package:
     each time; otherwise all arrived at `now`. `ends`, `signs` and `heartbeat` come from a host below, whose
     result may be a relation. `side_output` passes through this host unread. `bad` is input of the stream that
     could not be parsed into rows, as JSON. `clock`, from the timer, is the instant since which Spark has
-    polled every source. `commands` are files of the control log, as JSON. `reached`, from a task that reads a
-    stream with a rate limit, is when its newest row reached the source, or `NO_TIME` if that is unknown.
+    polled every source. `commands` are files of the control log, or with sizes of windows, as JSON.
+    `reached`, from a task that reads a stream with a rate limit, is when its newest row reached the source,
+    or `NO_TIME` if that is unknown.
     `promises` are punctuations and heartbeats that came as rows (`promising.Speech`).
     `cells` and `seen_cells` are the sources of rows and of times, if the stream has sources by a column.
     """
@@ -97,8 +101,12 @@ class Package:
 
     def body(self) -> bytes:
         """Everything that is not in another column of the packed row."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[Any]:
+        """The body in pieces, which are not joined yet."""
         present = {name: getattr(self, name) for name in self.FIELDS}
-        return encode({name: value for name, value in present.items() if value is not None})
+        return encoded_pieces({name: value for name, value in present.items() if value is not None})
 
     @staticmethod
     def read(stream: int, now: int, body: bytes | None) -> Package:
@@ -131,6 +139,29 @@ def packed(
     route: Route, shard_keys: Sequence[int], origin: int, number: int, packages: Sequence[Package]
 ) -> PackedColumns:
     """Packages as Spark moves them, one for each of `shard_keys`: the columns of `PACKED`."""
+    return _beside(route, shard_keys, origin, number, packages) | {"body": [p.body() for p in packages]}
+
+
+def packed_batch(
+    route: Route, shard_keys: Sequence[int], origin: int, number: int, packages: Sequence[Package]
+) -> pa.RecordBatch:
+    """The same as an Arrow batch, whose bodies are copied once."""
+    beside = _beside(route, shard_keys, origin, number, packages)
+    columns = [pa.array(beside[field.name], field.type) for field in PACKED if field.name in beside]
+    pieces = [package.pieces() for package in packages]
+    ends = np.cumsum([0, *(sum(memoryview(piece).nbytes for piece in each) for each in pieces)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowCapacityError(f"packages of {ends[-1]:,} bytes")
+    data = pa.py_buffer(b"".join(piece for each in pieces for piece in each))
+    offsets = pa.py_buffer(ends.astype(np.int32))
+    bodies = pa.Array.from_buffers(pa.binary(), len(packages), [None, offsets, data])
+    return pa.RecordBatch.from_arrays([*columns, bodies], schema=PACKED)
+
+
+def _beside(
+    route: Route, shard_keys: Sequence[int], origin: int, number: int, packages: Sequence[Package]
+) -> PackedColumns:
+    """The columns beside the bodies."""
     n = len(packages)
     shard, above = route.to(shard_keys)
     return {
@@ -140,7 +171,6 @@ def packed(
         "origin": [origin] * n,
         "number": [number] * n,
         "now": [p.now for p in packages],
-        "body": [p.body() for p in packages],
     }
 
 

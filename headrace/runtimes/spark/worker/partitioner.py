@@ -29,13 +29,12 @@ from headrace.runtimes.spark.worker.packing import (
     COMMANDS,
     ENDING,
     NO_TIME,
-    PACKED,
     PASSING,
     ROWS,
     TIMER,
     Package,
     Route,
-    packed,
+    packed_batch,
     to_ipc,
 )
 from headrace.runtimes.spark.worker.preaggregate import Preaggregation
@@ -140,16 +139,15 @@ class Target:
             )
             return [package] * shards
         rows, ticks, clocks, cells = sent.rows, sent.times, sent.clocks, sent.cells
-        places = (
-            shard_of([key(rows) for key in keys], rows.num_rows, shards)
-            if keys
-            else np.full(rows.num_rows, origin % shards, np.intp)
-        )
-        order, bounds = split(places, shards)
-        if shards > 1:
-            rows, clocks = rows.take(pa.array(order)), clocks[order]
-            ticks = None if ticks is None else ticks[order]
-            cells = None if cells is None else cells[order]
+        if not keys:  # any shard is right: all rows go to the same one, as they are
+            ends = np.where(np.arange(shards) < origin % shards, 0, rows.num_rows)
+            bounds = np.concatenate(([0], ends))
+        else:
+            order, bounds = split(shard_of([key(rows) for key in keys], rows.num_rows, shards), shards)
+            if shards > 1:
+                rows, clocks = rows.take(pa.array(order)), clocks[order]
+                ticks = None if ticks is None else ticks[order]
+                cells = None if cells is None else cells[order]
         return [
             Package(
                 stream.number,
@@ -203,20 +201,20 @@ class Partitioner:
                 reduce = reduced[i]
                 sent = arrived if reduce is None else self._reduced(arrived, reduce)
                 packages = target.packages(sent, keys[i], origin)
-                yield _packed(target.route, target.route.shard_keys, origin, number, packages)
+                yield packed_batch(target.route, target.route.shard_keys, origin, number, packages)
                 if i == 0 and sent.rejected:
                     yield self._to_first(self._rejected_count(sent), origin, number)
         if self._stream.takes != ALL:
             for target in self._targets:
                 shard_keys = target.route.shard_keys
                 last = [Package(target.stream.number, 0, reached=reached) for _ in shard_keys]
-                yield _packed(target.route, shard_keys, origin, number + 1, last)
+                yield packed_batch(target.route, shard_keys, origin, number + 1, last)
         freeze_worker_heap()
 
     def _to_first(self, package: Package, origin: int, number: int) -> pa.RecordBatch:
         """A package for the first shard of the first host."""
         route = self._targets[0].route
-        return _packed(route, route.shard_keys[:1], origin, number, [package])
+        return packed_batch(route, route.shard_keys[:1], origin, number, [package])
 
     def _parted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Package | None]:
         """Good rows, and a package of bad ones, which the first shard rejects."""
@@ -347,6 +345,8 @@ def _kept(sent: Sent, batch: pa.RecordBatch) -> Sent:
         return sent
     kept = batch.column(KEEP)
     mask = kept.to_numpy(zero_copy_only=False)
+    if mask.all():
+        return sent
     return replace(
         sent,
         rows=sent.rows.filter(kept),
@@ -355,13 +355,6 @@ def _kept(sent: Sent, batch: pa.RecordBatch) -> Sent:
         sound=None if sent.sound is None else sent.sound[mask],
         cells=None if sent.cells is None else sent.cells[mask],
     )
-
-
-def _packed(
-    route: Route, shard_keys: Sequence[int], origin: int, number: int, packages: Sequence[Package]
-) -> pa.RecordBatch:
-    """Packages as an Arrow batch."""
-    return pa.RecordBatch.from_pydict(packed(route, shard_keys, origin, number, packages), schema=PACKED)
 
 
 def spoken_rows(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -375,7 +368,7 @@ def spoken_packages(
 ) -> Iterator[pa.RecordBatch]:
     """What rows promise, for every shard that must hear it."""
     for hearer, packages in speech.packages(now, said):
-        yield _packed(hearer.route, hearer.route.shard_keys, origin, number, packages)
+        yield packed_batch(hearer.route, hearer.route.shard_keys, origin, number, packages)
 
 
 class PromiseBroadcast:
@@ -406,7 +399,7 @@ class ClockBroadcast:
         ticks = [t for b in batches for t in b.column(NOW).drop_null().to_pylist()]
         for route in self._routes if ticks else ():
             packages = [Package(TIMER, 0, clock=self._of(ticks)) for _ in route.shard_keys]
-            yield _packed(route, route.shard_keys, task_number(), 0, packages)
+            yield packed_batch(route, route.shard_keys, task_number(), 0, packages)
 
 
 class TickBroadcast:
@@ -422,21 +415,24 @@ class TickBroadcast:
         for number, now in enumerate(np.unique(np.concatenate(clocks)) if clocks else ()):
             for route in self._routes:
                 packages = [Package(self.stream, int(now)) for _ in route.shard_keys]
-                yield _packed(route, route.shard_keys, task_number(), number, packages)
+                yield packed_batch(route, route.shard_keys, task_number(), number, packages)
 
 
 class CommandBroadcast:
-    """Sends every shard the commands of the control log: one row is one file of it."""
+    """Sends every shard the commands of the control log: one row is one file of it.
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = routes
+    `stream` says what the files are: commands, or choices of sizes.
+    """
+
+    def __init__(self, routes: Sequence[Route], stream: int = COMMANDS) -> None:
+        self._routes, self._stream = routes, stream
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = [text for batch in batches for text in batch.column(0).to_pylist()]
         body = np.frombuffer(json.dumps(found).encode(), np.uint8)
         for route in self._routes if found else ():
-            packages = [Package(COMMANDS, 0, commands=body) for _ in route.shard_keys]
-            yield _packed(route, route.shard_keys, task_number(), 0, packages)
+            packages = [Package(self._stream, 0, commands=body) for _ in route.shard_keys]
+            yield packed_batch(route, route.shard_keys, task_number(), 0, packages)
 
 
 class EndBroadcast(TickBroadcast):

@@ -23,7 +23,7 @@ from headrace.plan.nodes.core import AggregateCall, Plan, Project, Select, Sourc
 from headrace.schema import Schema
 from headrace.state.code_table import CodeTable
 
-Step = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, Mask | None]]
+Predicate = Callable[[pa.RecordBatch], Any]
 
 LEAST_GAIN: Final = 2
 """The number of rows per partial row, on average, from which grouping pays."""
@@ -34,7 +34,7 @@ class Preaggregation:
 
     def __init__(self, partials: Partials) -> None:
         self._partials = partials
-        self._steps = _chain(partials.chain)
+        self._steps = chain_steps(partials.chain)
         self._pays = True
 
     def __call__(self, rows: pa.RecordBatch, times: Times, doubtful: Mask) -> tuple[pa.RecordBatch, Times]:
@@ -97,33 +97,36 @@ def _argument(call: AggregateCall, rows: pa.RecordBatch) -> pa.Array:
     return column.cast(pa.float64()) if wide else column
 
 
-def _chain(plan: Plan) -> list[Step]:
-    """The filters and projections below the aggregate, from the stream up."""
+@dataclass(frozen=True)
+class Step:
+    """A filter with the predicate `holds`, or a projection to the columns `made`."""
+
+    holds: Predicate | None = None
+    made: tuple[Callable[[pa.RecordBatch], pa.Array], ...] = ()
+    schema: Schema | None = None
+
+    def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
+        """The rows that pass, and which those are if this is a filter."""
+        rows, mask = self.marked(rows)
+        return (rows if mask is None else rows.filter(pa.array(mask))), mask
+
+    def marked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
+        """All rows, and which of them pass if this is a filter."""
+        if self.holds is not None:
+            return rows, np.asarray(self.holds(rows))
+        return pa.RecordBatch.from_arrays([make(rows) for make in self.made], schema=self.schema), None
+
+
+def chain_steps(plan: Plan) -> list[Step]:
+    """The filters and projections of a chain, from the stream up."""
     if isinstance(plan, Source):
         return []
     assert isinstance(plan, (Select, Project))
-    return [*_chain(plan.input), _selection(plan) if isinstance(plan, Select) else _projection(plan)]
-
-
-def _selection(plan: Select) -> Step:
-    """A step that filters rows."""
-    holds = compile_predicate(plan.predicate, plan.input.schema)
-
-    def step(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
-        mask = np.asarray(holds(rows))
-        return rows.filter(pa.array(mask)), mask
-
-    return step
-
-
-def _projection(plan: Project) -> Step:
-    """A step that computes the columns of a projection."""
-    made = [compile(expression, plan.input.schema) for _, expression in plan.columns]
-
-    def step(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask | None]:
-        return pa.RecordBatch.from_arrays([make(rows) for make in made], schema=plan.schema), None
-
-    return step
+    below, read = chain_steps(plan.input), plan.input.schema
+    if isinstance(plan, Select):
+        return [*below, Step(compile_predicate(plan.predicate, read))]
+    made = tuple(compile(expression, read) for _, expression in plan.columns)
+    return [*below, Step(None, made, plan.schema)]
 
 
 # Grouping for partial aggregates: by array positions if the keys allow it, else by Arrow's hash tables.

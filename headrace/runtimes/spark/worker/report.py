@@ -6,23 +6,30 @@ Its length follows the number of streams and operators, not the rows that they h
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from headrace.engine import Engine
 from headrace.engine.metrics import Metrics, SourceMetrics
+from headrace.runtimes.status import Quality
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
-def report(engine: Engine, metrics: Metrics, streams: Collection[str]) -> bytes:
-    """The shard at the end of a micro-batch; `streams` are those that its host reports."""
-    memory = metrics.memory
+def report(
+    engine: Engine, metrics: Metrics, streams: Collection[str], memory: Mapping[str, Any], shard: int = 0
+) -> bytes:
+    """The shard at the end of a micro-batch; `streams` are those that its host reports.
+
+    `memory` is what it says about its windows (`budgeting.reported`).
+    All shards of a host have the same operators, so the first one describes them for all.
+    """
+    held, shape = metrics.memory, engine.shape
     plain = {
         "now": engine.now,
         "streams": {n: _stream(engine, n, each) for n, each in metrics.sources.items() if n in streams},
-        "queries": memory.queries,
-        "operators": {name: size for name, size in memory.states.items() if size},
+        "queries": held.queries,
+        "operators": {name: size for name, size in held.states.items() if size},
         "waiting": [
             {
                 "query": query,
@@ -31,28 +38,23 @@ def report(engine: Engine, metrics: Metrics, streams: Collection[str]) -> bytes:
                 "wanted": each.wanted,
                 "since": each.since,
                 "rows": each.rows,
-                "bytes": memory.states[name],
+                "bytes": held.states[name],
             }
             for name, each in engine.scheduling.waiting().items()
             for query in each.queries
         ],
         "dropping": [asdict(each) for each in engine.scheduling.dropping()],
-        "quality": {
-            each.node: {
-                "what": each.what,
-                "least": each.least,
-                "most": each.most,
-                "value": each.value,
-                "changes": len(each.history) - 1,
-            }
-            for each in engine.quality.settings()
-        },
+        "quality": {each.node: asdict(Quality.of(each)) for each in engine.quality.settings()},
         "state_bytes": metrics.state_bytes,
         "bytes": metrics.bytes,
         "spilled_bytes": metrics.spilled_bytes,
-        "budget": engine.memory.budget,
+        "shard": shard,
+        "memory": memory,
         "orders": metrics.orders,
         "conditions": metrics.conditions,
+        "graph": shape.id,
+        "shape": [asdict(each) for each in shape.operators] if shard == 0 else [],
+        "flow": {name: [each.rows_out, each.queued_rows] for name, each in metrics.nodes.items()},
     }
     return json.dumps(plain).encode()
 

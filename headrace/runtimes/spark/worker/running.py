@@ -22,9 +22,18 @@ from headrace.engine.inputs import Inputs
 from headrace.plan.nodes.core import Plan, Table
 from headrace.plan.nodes.trees import walk
 from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED, WITHHELD
-from headrace.runtimes.spark.worker import engine_cache
+from headrace.runtimes.spark.worker import budgeting, engine_cache
 from headrace.runtimes.spark.worker.answers import Outlet, stood_for
-from headrace.runtimes.spark.worker.packing import ENDING, HERE, NO_TIME, PACKED, Package, from_ipc
+from headrace.runtimes.spark.worker.packing import (
+    CHOICES,
+    COMMANDS,
+    ENDING,
+    HERE,
+    NO_TIME,
+    PACKED,
+    Package,
+    from_ipc,
+)
 from headrace.runtimes.spark.worker.partitioner import StreamSpec
 from headrace.runtimes.spark.worker.promising import heard
 from headrace.runtimes.spark.worker.state_store import Head, Layout, Store
@@ -33,8 +42,9 @@ from headrace.spill.directory import DirectorySpillStore
 from headrace.time.timestamp import MIN_TIME
 
 if TYPE_CHECKING:
-    # With it come the pipeline file and the query language, which a worker without a control log never needs.
+    # With it come the pipeline file and the query language, which a worker without commands never needs.
     from headrace.runtimes.spark.worker.controlling import ControlSpec, Following
+    from headrace.runtimes.spark.worker.pickled_control import PickledControl
 
 QUERY = "q"
 """The name of the query in the engine if there is only one."""
@@ -56,14 +66,17 @@ class HostSpec:
 
     Streams are numbered as the packages number them, inlets (one for each shard below) after them.
     `shard_keys` are the keys of the shards; `id` is the key of the host in the workers' caches. `budget` is
-    how many bytes a shard may hold, `policy` what happens with state that does not fit. `recorded`: rows
+    how many bytes all shards of the job may hold, `all_shards` how many of them there are, and `policy` what
+    happens with state that does not fit. `recorded`: rows
     carry the instants at which they arrived, which replace the clock; otherwise rows may have waited at their
     source.
 
     `layout` is how rows are divided among shards. `since` is the generation in which each query was added.
     At the first micro-batch of a `generation` the queries in `reset` begin empty, and the tables in `reload`
     get their rows again. A host without queries frees the state of its shards.
-    `execution` is how the engine of a shard runs.
+    `execution` is how the engine of a shard runs. The queries in `early` answer closed groups at once, out of
+    order. `windows` has, for each query, the node here for each window or granularity that may change, in the
+    order of the whole plan; None if it is not here, because the query has two stages.
     """
 
     id: str
@@ -75,6 +88,7 @@ class HostSpec:
     outlet: Outlet = field(default_factory=Outlet)
     tables: Mapping[str, bytes] = field(default_factory=dict)
     budget: int | None = None
+    all_shards: int = 1
     reoptimize: int | bool = False
     policy: Shortage = "fail"
     recorded: bool = False
@@ -83,9 +97,11 @@ class HostSpec:
     generation: int = 0
     reset: frozenset[str] = frozenset()
     reload: frozenset[str] = frozenset()
-    control: ControlSpec | None = None
+    control: ControlSpec | PickledControl | None = None
     ticks_per_second: int | None = None
     execution: Execution = field(default_factory=Execution)
+    early: frozenset[str] = frozenset()
+    windows: Mapping[str, tuple[Plan | None, ...]] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> dict[str, Schema]:
@@ -105,11 +121,13 @@ class HostSpec:
         engine = self.execution.engine(spill_to=store)
         self.inputs.install(engine, [stream.source for stream in self.streams])
         for query, plan in self.queries.items():
-            engine.add(query, TimedPlan(plan, self.ticks_per_second), since=self.since.get(query, 0))
+            timed, since = TimedPlan(plan, self.ticks_per_second), self.since.get(query, 0)
+            engine.add(query, timed, since=since, ordered=query not in self.early)
         if not self.recorded:
             for stream in self.streams:
                 engine.streams.read_until(stream.source.name, MIN_TIME)
-        engine.memory.set_budget(self.budget, policy=self.policy, measure_at_snapshots=True)
+        if self.budget is not None:
+            engine.memory.set_share(self.budget // self.all_shards, self.budget, policy=self.policy)
         engine.optimizer.reoptimize_every(self.reoptimize)
         return engine
 
@@ -120,17 +138,17 @@ class HostSpec:
             engine.load(name, from_ipc(rows))
         return engine
 
-    def following(self, followed: Mapping[str, Any] | None) -> Following | None:
-        """How a shard follows the control log, from where it was."""
-        if self.control is None:
+    def following(self, followed: Mapping[str, Any] | None, texts: Iterable[str]) -> Following | None:
+        """How a shard follows the control log, from where it was; None as long as there are no commands."""
+        if self.control is None or (followed is None and not texts):
             return None
-        return self.control.following(self.shard_keys, self.queries, followed)
+        return self.control.following(self.shard_keys, self.queries, self.windows, followed)
 
 
-def _command_texts(packages: list[Package]) -> list[str]:
-    """The files of the control log that came in a micro-batch."""
-    found = (package.commands for package in packages if package.commands is not None)
-    return [text for each in found for text in json.loads(bytes(each))]
+def _texts(packages: list[Package], stream: int) -> list[str]:
+    """The files of the control log, or with choices of sizes, that came in a micro-batch."""
+    found = (package.commands for package in packages if package.stream == stream)
+    return [text for each in found if each is not None for text in json.loads(bytes(each))]
 
 
 def local_directory() -> Path:
@@ -150,14 +168,21 @@ def run(spec: HostSpec, shard: int, rows: Iterable[Any], chunks: Any) -> list[pd
     store = Store(chunks, spec.layout, spec.generation)
     packages, passing_up = read(rows)
     known = store.head()
-    running = _engine(spec, shard, store, known)
+    running, texts = _engine(spec, shard, store, known), _texts(packages, COMMANDS)
     followed = None if running.following is None else running.following.followed
+    if running.following is None and texts:
+        running.following = _following(spec, store, running.engine, texts)
     if running.following is not None:
-        running.following.follow(running.engine, _command_texts(packages))
+        running.following.follow(running.engine, texts)
+    queries = spec.queries if running.following is None else running.following.queries
+    nodes = budgeting.nodes_here(queries, spec.windows)
+    host, place = spec.shard_keys[0], spec.shard_keys.index(shard)
+    name, number = budgeting.shard_name(host, place), budgeting.batch_number()
+    budgeting.follow(running.engine, nodes, _texts(packages, CHOICES), number, name)
     feed(running.engine, spec, packages)
     passing = [bytes(each.side_output) for each in packages if each.side_output is not None]
-    queries = spec.queries if running.following is None else running.following.queries
-    out = list(spec.outlet.frames(running.engine, queries, spec.shard_keys.index(shard), passing))
+    memory = budgeting.reported(running.engine, nodes, host, len(spec.shard_keys), spec.budget)
+    out = list(spec.outlet.frames(running.engine, queries, place, passing, memory))
     out += passing_up
     written = store.write(running.engine, known)
     if running.following is not None and running.following.followed != followed:
@@ -172,7 +197,7 @@ def _engine(spec: HostSpec, shard: int, store: Store, head: Head | None) -> engi
     known = engine_cache.take(spec.id, shard)
     if head is None:
         store.take_up(spec.columns)
-        return engine_cache.CachedEngine(spec.begin(), 0, "", spec.following(None))
+        return engine_cache.CachedEngine(spec.begin(), 0, "")
     if known is not None:
         missed = store.since(head, known.version, known.token)
         if missed is not None:
@@ -181,13 +206,19 @@ def _engine(spec: HostSpec, shard: int, store: Store, head: Head | None) -> engi
             return known
     store.take_up(spec.columns)
     engine, is_new = spec.begin(), head.generation < spec.generation
-    following = spec.following(store.followed())
-    if following is not None:
-        following.rebuild(engine)
+    following = _following(spec, store, engine)
     engine.adopt(store.all(head), reset=spec.reset if is_new else ())
     for table in sorted(spec.reload) if is_new else ():
         engine.reload(table, from_ipc(spec.tables[table]))
     return engine_cache.CachedEngine(engine, head.version, head.token, following)
+
+
+def _following(spec: HostSpec, store: Store, engine: Engine, texts: Iterable[str] = ()) -> Following | None:
+    """How a shard follows the control log, with an engine that has the changes that the state contains."""
+    following = spec.following(store.followed(), texts)
+    if following is not None:
+        following.rebuild(engine)
+    return following
 
 
 def read(rows: Iterable[Any]) -> tuple[list[Package], list[pd.DataFrame]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ import pyarrow as pa
 from headrace.state.keys import hash_rows
 
 _MASK = 0xFFFFFFFF
+_EVENLY = 5040
+"""Numbers of partitions that divide this get the same number of shards each: 1 to 10, 12, 14, 15, 16, ..."""
 
 
 def shard_keys_for(shards: int, partitions: int | None = None, taken: Collection[int] = ()) -> list[int]:
@@ -32,6 +35,46 @@ def shard_keys_for(shards: int, partitions: int | None = None, taken: Collection
             candidate += 1
         keys.append(candidates[wanted])
     return keys
+
+
+def shard_keys_for_any(shards: int, taken: Collection[int] = ()) -> list[int]:
+    """One key per shard, which Spark distributes evenly among any common number of partitions.
+
+    Its hash partitioning puts the key of shard i into partition i mod n, if n divides `_EVENLY`. Keys in
+    `taken` belong to other hosts, and a host with few shards begins after theirs.
+    """
+    keys = list(islice(_keys_by_place(len(taken), {*taken}), shards))
+    assert len(keys) == shards
+    return keys
+
+
+def _keys_by_place(first: int, taken: Collection[int]) -> Iterator[int]:
+    """For each place from `first` on, the smallest free key that has it."""
+    used, size = set(taken), 1 << 16
+    while True:
+        places = _murmur3_of(np.arange(size, dtype=np.uint32)) % _EVENLY
+        at = (first + len(used) - len(taken)) % _EVENLY
+        free = (int(key) for key in np.flatnonzero(places == at))
+        found = next((key for key in free if key not in used), None)
+        if found is None:
+            size *= 2
+            continue
+        used.add(found)
+        yield found
+
+
+def _murmur3_of(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """`_murmur3` of many values with Spark's seed, signed."""
+    k = _rotated(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    h = _rotated(np.uint32(42) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    h ^= np.uint32(4)
+    h = (h ^ h >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    h = (h ^ h >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return (h ^ h >> np.uint32(16)).view(np.int32).astype(np.int64)
+
+
+def _rotated(x: npt.NDArray[np.uint32], r: int) -> npt.NDArray[np.uint32]:
+    return x << np.uint32(r) | x >> np.uint32(32 - r)
 
 
 def _murmur3(value: int, seed: int) -> int:

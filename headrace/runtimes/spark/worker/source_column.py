@@ -28,11 +28,12 @@ class SourceColumn:
     name: str
     cells: int
     judged: bool
+    numbered: bool = False
 
     def of(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> Cells:
         """The cells of the rows of a batch."""
         column = batch.column(SOURCE) if SOURCE in batch.schema.names else rows.column(self.name)
-        return cells_of(column, self.cells).astype(np.uint16)
+        return cells_of(column, self.cells, self.numbered).astype(np.uint16)
 
     def greatest(self, times: Times, clocks: Times, cells: Cells) -> tuple[Times, Times, Cells]:
         """The latest time of each cell at each instant, with the instant and the cell."""

@@ -173,7 +173,7 @@ class Store:
         name, data = str(row[0]), bytes(row[1])
         begin = len(FORMAT) + 4
         if data[: len(FORMAT)] != FORMAT:
-            raise _damaged("it was written by another version of headrace, or its first bytes were changed")
+            raise _other_format(data[: len(FORMAT)])
         if data[len(FORMAT) : begin] != _crc(key, name, data[begin:]):
             raise _damaged(f"row {key[0]} was changed after it was written")
         return name, data[begin:]
@@ -223,6 +223,18 @@ class Store:
 
 def _crc(key: tuple[int], name: str, content: bytes) -> bytes:
     return zlib.crc32(content, zlib.crc32(f"{key[0]} {name}".encode())).to_bytes(4, "little")
+
+
+def _other_format(first: bytes) -> SparkError:
+    """The error for a row of a format that this version does not read."""
+    if first[:2] != FORMAT[:2]:
+        return _damaged("its first bytes were changed")
+    return SparkError(
+        "HR-SP21",
+        f"the state in the checkpoint has format {first.decode(errors='replace')}, and this version of "
+        f"Headrace reads {FORMAT.decode()}",
+        hint="continue with the version that wrote it, or start with a new checkpoint",
+    )
 
 
 def _damaged(what: str) -> SparkError:

@@ -1,4 +1,4 @@
-"""The status of a pipeline, read from its checkpoint directory by other terminals."""
+"""The status file of a pipeline in its checkpoint directory: the run writes it, other programs read it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,13 @@ def write_status(pipeline: Pipeline, status: Status) -> None:
 
 
 def read(file: Path) -> Status:
+    """The newest status of the pipeline in a file, on either runtime."""
+    return read_status(load(file))
+
+
+def read_status(pipeline: Pipeline) -> Status:
     """The newest status of a pipeline, on either runtime."""
-    pipeline = load(file)
+    file = pipeline.file or pipeline.name
     checkpoint = pipeline.spec.pipeline.checkpoint
     if checkpoint is None:
         raise PipelineError(

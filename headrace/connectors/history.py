@@ -1,0 +1,106 @@
+"""One stream with a finite past and a live continuation: the past is read to its end, then the live source.
+
+The cut between them is exact. By time: with `until`, rows of the past before that instant count, and live
+rows from it on, whatever else the two sources have. By position: the live source begins where its own keys
+say, and both positions are in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.connectors.contract import Block, Position, Source, Span, Surveyed, empty
+from headrace.schema import Schema
+from headrace.time.row_promises import ticks_of
+
+PAST: Final = "history"
+LIVE: Final = "live"
+
+
+class HistoryThenLive:
+    """Reads `history` to its end, and then `live`. `column` has the times, in units per second (None: ticks).
+
+    Rows without a time are kept, so that they are rejected like any other.
+    """
+
+    def __init__(
+        self,
+        history: Source,
+        live: Source,
+        schema: Schema,
+        column: str | None = None,
+        unit: int | None = None,
+        until: int | None = None,
+    ) -> None:
+        self._parts = {PAST: history, LIVE: live}
+        self._schema, self._column, self._unit, self._until = schema, column, unit, until
+        self.part = PAST
+
+    @property
+    def bounded(self) -> bool:
+        return self._parts[LIVE].bounded
+
+    @property
+    def ended(self) -> bool:
+        return self.part == LIVE and self._parts[LIVE].ended
+
+    def read(self) -> Block | None:
+        block = self._parts[self.part].read()
+        if block is None and self.part == PAST:
+            if not self._parts[PAST].ended:
+                return Block(empty(self._schema))  # not read to its end: the clock must not promise anything
+            self.part = LIVE
+            self._parts[PAST].close()
+            block = self._parts[LIVE].read()
+        if block is None:
+            return None
+        return replace(self._cut(block), span={"part": self.part, "span": block.span})
+
+    def _cut(self, block: Block) -> Block:
+        """The rows on this side of the cut."""
+        if self._until is None or self._column is None or not len(block):
+            return block
+        column = block.data.column(block.data.schema.get_field_index(self._column))
+        ticks, known = ticks_of(column, self._unit)
+        kept = ~known | ((ticks < self._until) if self.part == PAST else (ticks >= self._until))
+        if kept.all():
+            return block
+        arrival = None if block.arrival is None else block.arrival[kept]
+        return replace(block, data=block.data.filter(pa.array(kept)), arrival=arrival)
+
+    def position(self) -> Position:
+        return {"part": self.part, **{name: part.position() for name, part in self._parts.items()}}
+
+    def seek(self, position: Position, span: Span | None = None) -> None:
+        """Continue in the part of the position; a block belongs to the part that it was read from."""
+        self.part = position["part"]
+        for name, part in self._parts.items():
+            inside = span["span"] if span is not None and span["part"] == name else None
+            if name == LIVE or self.part == PAST:
+                part.seek(position[name], inside)
+        if span is not None:
+            self.part = span["part"]
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            part.close()
+
+
+class HistoryThenSurveyed(HistoryThenLive):
+    """With a live source that knows up to when it has been read, such as Kafka."""
+
+    def read_until(self) -> int | None:
+        """Nothing is known while the past is read."""
+        live = self._parts[LIVE]
+        return live.read_until() if self.part == LIVE and isinstance(live, Surveyed) else None
+
+
+def history_then_live(
+    history: Source, live: Source, schema: Schema, column: str | None, unit: int | None, until: int | None
+) -> Source:
+    """One source of two."""
+    kind = HistoryThenSurveyed if isinstance(live, Surveyed) else HistoryThenLive
+    return kind(history, live, schema, column, unit, until)

@@ -1,0 +1,116 @@
+"""Embedded runs that are killed, and a broker that is down: readers see each committed answer once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+
+from examples.kafka.broker import Broker
+from tests.kafka.embedded import answers, counted, counting, new_topic, produce, row, rows_in
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # `make soak`
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KILLS = int(os.environ.get("HEADRACE_KAFKA_KILLS", "5"))
+
+
+@pytest.mark.parametrize("to", ["kafka", "delta"])
+@pytest.mark.timeout(7200)
+def test_killed_runs_lose_and_repeat_nothing(to: str, shared: Broker, tmp_path: Path) -> None:
+    sink: Sink = TopicSink(shared.address) if to == "kafka" else DeltaSink(tmp_path / "table")
+    killed(shared, tmp_path, sink, kills=KILLS, count=2_000 * KILLS)
+
+
+class Sink(Protocol):
+    """Where answers go: as a table of a pipeline file, and read back as they are there."""
+
+    toml: str
+
+    def rows(self) -> list[dict[str, Any]]: ...
+
+
+class TopicSink:
+    def __init__(self, address: str) -> None:
+        self.address, self.topic = address, new_topic(address, 2)
+        self.toml = f'{{ type = "kafka", servers = "{address}", topic = "{self.topic}", key = "k" }}'
+
+    def rows(self) -> list[dict[str, Any]]:
+        return rows_in(self.address, self.topic)
+
+
+class DeltaSink:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.toml = f'{{ type = "delta", path = "{path}" }}'
+
+    def rows(self) -> list[dict[str, Any]]:
+        from deltalake import DeltaTable
+
+        found: list[dict[str, Any]] = DeltaTable(str(self.path)).to_pyarrow_table().to_pylist()
+        return found
+
+
+def killed(shared: Broker, folder: Path, sink: Sink, kills: int, count: int) -> None:
+    """Kill a run again and again while it writes, then let it finish."""
+    topic = new_topic(shared.address)
+    messages = [row(i // 20, i % 5, i % 2) for i in range(count)]
+    produce(shared.address, topic, messages)
+    (folder / "pipeline.toml").write_text(counting(shared.address, topic, sink.toml, 100))
+    rng = random.Random(21)
+    died = 0
+    for _ in range(kills):
+        process = start(folder)
+        wait_for_commit(process, folder)
+        time.sleep(rng.uniform(0, 0.4))  # any moment will do: nothing is asserted about it
+        process.send_signal(signal.SIGKILL)
+        died += process.wait() == -signal.SIGKILL
+    assert start(folder).wait(600) == 0, (folder / "log").read_text()[-3000:]
+    assert answers(sink.rows()) == counted(messages)
+    assert died == kills, f"only {died} of {kills} runs were still running when they were killed"
+    assert (folder / "late.jsonl").read_text() == ""
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    with open(folder / "log", "ab") as log:
+        command = [sys.executable, "-m", "headrace.cli", "run", str(folder / "pipeline.toml")]
+        return subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
+        )
+
+
+def wait_for_commit(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Until the run has written a checkpoint of its own."""
+    before, deadline = newest(folder), time.monotonic() + 120
+    while newest(folder) == before and process.poll() is None:
+        assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
+        time.sleep(0.02)
+
+
+def newest(folder: Path) -> str:
+    return max((path.name for path in (folder / "checkpoint").glob("commit-*")), default="")
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_that_is_down_for_half_a_minute_is_waited_for(broker: Broker, tmp_path: Path) -> None:
+    topic, to = new_topic(broker.address), TopicSink(broker.address)
+    messages = [row(i // 20, i % 5, i % 2) for i in range(50_000)]
+    produce(broker.address, topic, messages)
+    (tmp_path / "pipeline.toml").write_text(counting(broker.address, topic, to.toml, 100))
+    process = start(tmp_path)
+    wait_for_commit(process, tmp_path)
+    broker.kill()
+    time.sleep(30)  # how long it is down
+    assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
+    broker.start()
+    assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert answers(to.rows()) == counted(messages)
