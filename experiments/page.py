@@ -92,9 +92,9 @@ def _held(r: Number) -> str:
 
 
 def _bound(r: Number) -> str:
-    if "floor" in r:
-        return f"≥ {r['floor']:,g}"
-    return f"≤ {r['ceiling']:,g}" if "ceiling" in r else ""
+    floor = [f"≥ {r['floor']:,g}"] if "floor" in r else []
+    ceiling = [f"≤ {r['ceiling']:,g}"] if "ceiling" in r else []
+    return ", ".join([*floor, *ceiling])
 
 
 def write(recorded: Path = RECORDED, path: Path = PAGE) -> None:

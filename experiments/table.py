@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments import (
+    bound_costs,
     estimation,
     fig7,
     fig8,
@@ -31,6 +32,7 @@ FILES = (
     memory_burst,
     memory_shedding,
     memory_granularity,
+    bound_costs,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}

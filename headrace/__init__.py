@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine import Engine, Snapshot
     from headrace.errors import HeadraceError
     from headrace.expressions import col, lit
-    from headrace.frames import Result, Run, run, sql
+    from headrace.frames import Result, Run, bounds, run, sql
     from headrace.graph.admission import Rules
     from headrace.plan.nodes.core import TimeKind
     from headrace.sql import Catalog, StreamDef, TableDef, declare
@@ -46,6 +46,7 @@ _HOMES = {
     "TableDef": "headrace.sql",
     "TimeKind": "headrace.plan.nodes.core",
     "TimerPromise": "headrace.time.ets",
+    "bounds": "headrace.frames",
     "col": "headrace.expressions",
     "declare": "headrace.sql",
     "lit": "headrace.expressions",
@@ -77,6 +78,7 @@ __all__ = [
     "TableDef",
     "TimeKind",
     "TimerPromise",
+    "bounds",
     "col",
     "declare",
     "lit",

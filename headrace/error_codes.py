@@ -167,6 +167,8 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-I080": "The columns of a live source are not known, and it has no rows to infer them from.",
         "HR-I081": "An async source is read without an event loop.",
         "HR-I082": "A run was begun twice.",
+        "HR-I083": "What bounds cost: the stream is not chosen, or nothing is known about its rows.",
+        "HR-I084": "What bounds cost: a column does not exist, or does not hold numbers.",
         "HR-I100": "The test generator cannot make values of this type.",
         "HR-I110": "A parameter of the NEXMark generator is not valid.",
     },
@@ -356,6 +358,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-T053": "Sources by a column: the number of groups or `idle` is not valid.",
         "HR-T054": "Rows of a stream with sources by a column came without their sources.",
         "HR-T055": "The policy for idle streams does not exist.",
+        "HR-T060": "What bounds cost cannot be computed: the arrivals, the window or an option is not valid.",
         "HR-T075": "The bounds of a query over tables are not valid, or name a stream that it does not read.",
     },
     "User-defined code": {

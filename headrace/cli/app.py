@@ -182,6 +182,32 @@ def replay(
 
 @app.command()
 @_saying
+def bounds(
+    data: Annotated[
+        Path, typer.Argument(help="Rows in order of arrival, a recorded run, or the pipeline file of a run.")
+    ] = HERE,
+    time: Annotated[str | None, typer.Option(help="The time column. Default: the only one.")] = None,
+    arrival: Annotated[str | None, typer.Option(help="A column with the instant of arrival.")] = None,
+    value: Annotated[str | None, typer.Option(help="A column of numbers: errors of sum and avg.")] = None,
+    unit: Annotated[str | None, typer.Option(help="The unit of columns of numbers: s, ms, us or ns.")] = None,
+    window: Annotated[str | None, typer.Option(help='The size of windows; default: "1 minute".')] = None,
+    bound: Annotated[list[str] | None, typer.Option(help='A bound to try: "10 s". Repeatable.')] = None,
+    against: Annotated[str, typer.Option(help="Bounds behind the newest row or the clock.")] = "newest",
+    late: Annotated[str, typer.Option(help="What happens to late rows: strict or admit.")] = "strict",
+    stream: Annotated[str | None, typer.Option(help="One of the streams of a run.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a plot to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what each bound on late rows costs: late rows, delay of answers, errors of windows."""
+    from headrace.cli.bounds import show_bounds
+    from headrace.frames.bound_costs import Asked
+
+    asked = Asked(time, arrival, value, unit, window, tuple(bound or ()), against, late)
+    show_bounds(data, asked, stream, svg, as_json)
+
+
+@app.command()
+@_saying
 def explain(
     pipeline: File,
     query: Annotated[str | None, typer.Argument(help="The name of one query; default: all.")] = None,

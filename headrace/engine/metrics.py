@@ -16,7 +16,8 @@ class SourceMetrics:
     """A source: rows in = processed + late + rejected + shed; ETS made, heartbeat promised, its buffer.
 
     `known` is the heartbeat that held at the last instant, even if no operator has asked for it. `read_until`
-    is the instant up to which its source has been read; None if rows do not wait there.
+    is the instant up to which its source has been read; None if rows do not wait there. `lags` is a histogram
+    of a disordered stream: pairs (bound, rows that need a bound of up to that), see `headrace.time.lags`.
     """
 
     rows_in: int
@@ -30,6 +31,7 @@ class SourceMetrics:
     rows_shed: int = 0
     known: int = MIN_TIME
     read_until: int | None = None
+    lags: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def measure(graph: Graph, now: int) -> Metrics:
             s.admission.rows_shed,
             max(s.promised, s.held_to),
             s.read_until,
+            s.lags.pairs(),
         )
         for name, s in graph.sources.items()
     }

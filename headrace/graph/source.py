@@ -21,6 +21,7 @@ from headrace.plan.nodes.core import Source, TimeKind
 from headrace.schema import show_columns
 from headrace.state.source_cells import cells_of
 from headrace.time.ets import ON_DEMAND, ClockPromise, DataPromise, LatentPromise, Policy, Promise
+from headrace.time.lags import Lags
 from headrace.time.punctuation import Punctuation
 from headrace.time.sources import Cells, SourcesPromise
 from headrace.time.timestamp import MAX_TIME, MIN_TIME, plus
@@ -54,6 +55,7 @@ class SourceNode:
         self.policy: Policy = ON_DEMAND
         self.promise: Promise = PROMISES[plan.time]()
         self.admission = Admission(plan.name)
+        self.lags = Lags()
         self.ets_made = 0
         self.ended = False
         self._next_period = MIN_TIME
@@ -184,6 +186,8 @@ class SourceNode:
             batch = self.admission.stamped(batch, self.stamp)
         times, cells = batch.start, batch.end
         batch = batch if cells is None else replace(batch, end=None)
+        if learn and self.rules.disordered:
+            self.lags.observe(times, now, reach.low)
         in_force = self._known_before(now)
         if self.admission.together:
             self._waiting_under, kept = in_force, batch

@@ -54,7 +54,8 @@ class StreamStatus:
     `heartbeat` is None until there is a promise; `lag` is None then, and after the end of the stream.
     `arrived` is the instant of its last row, `moved` the instant at which its heartbeat last advanced, and
     `read_until` the instant up to which its source has been read (None: rows do not wait there). `disorder`
-    and `latency` are its bounds in ticks, if they are declared; `learned`: estimated from arrivals.
+    and `latency` are its bounds in ticks, if they are declared; `learned`: estimated from arrivals. `lags`
+    are pairs (bound, rows): so many rows of this run need a bound on disorder of up to that many ticks.
     """
 
     rows_in: int
@@ -76,6 +77,7 @@ class StreamStatus:
     learned: bool = False
     recent: Recent = Recent()
     source: str = ""
+    lags: tuple[tuple[int, int], ...] = ()
 
     def after(self, before: StreamStatus | None, now: int, span: float) -> StreamStatus:
         """With what follows from the status before it, `span` seconds ago."""
@@ -355,7 +357,8 @@ class Status:
 
 
 def _stream(plain: Mapping[str, Any]) -> StreamStatus:
-    return _made(StreamStatus, {**plain, "recent": _made(Recent, plain.get("recent", {}))})
+    lags = tuple((int(bound), int(rows)) for bound, rows in plain.get("lags", ()))
+    return _made(StreamStatus, {**plain, "recent": _made(Recent, plain.get("recent", {})), "lags": lags})
 
 
 T = TypeVar("T")

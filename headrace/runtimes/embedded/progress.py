@@ -125,6 +125,7 @@ def _stream(source: SourceMetrics, now: int, bounds: Declared, described: str) -
         latency=bounds.latency,
         learned=bounds.learned,
         source=described,
+        lags=source.lags,
     )
 
 
