@@ -14,7 +14,8 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,11 +33,14 @@ SILENT: Final = "HEADRACE_SILENT_COMPILATION"
 """The environment variable that switches the message off, if it is set to anything but 0."""
 
 
-_declared: list[Callable[[], None]] = []
+_declared: list[Callable[[], Any]] = []
 
 
-def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
-    """Compile a function for `signature`, or for the types of its first call, when it is first called."""
+def kernel(signature: Any = None, *, usual: Sequence[Any] = ()) -> Callable[[F], Dispatcher[F]]:
+    """Compile a function for `signature`, or for the types of its calls, when it is first called.
+
+    `usual`: for a kernel without a signature, the types of arguments that a wheel has it compiled for.
+    """
 
     def decorate(function: F) -> Dispatcher[F]:
         """Wrap the function for numba, with a cache and late compilation."""
@@ -46,6 +50,7 @@ def kernel(signature: Any = None) -> Callable[[F], Dispatcher[F]]:
             _use_shipped(made)
             if signature is not None:
                 _compile_late(made, signature)
+            _declared.extend(partial(made.compile, types) for types in usual)
         return made
 
     return decorate
@@ -71,7 +76,7 @@ def _compile_late(dispatcher: Any, signature: Any) -> None:
 
 
 def compile_all() -> None:
-    """Load every kernel with a declared signature, and compile those that are not in the cache."""
+    """Load every kernel whose types are declared, and compile those that are not in the cache."""
     package = importlib.import_module("headrace.kernels")
     for module in pkgutil.iter_modules(package.__path__):
         if not module.name.startswith("_"):

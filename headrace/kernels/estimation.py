@@ -6,6 +6,7 @@ out so that one arrival on j touches one block.
 
 from __future__ import annotations
 
+import numba as nb
 import numpy as np
 
 from headrace.kernels.compiling import kernel
@@ -13,8 +14,13 @@ from headrace.kernels.compiling import kernel
 MIN = np.iinfo(np.int64).min
 MAX = np.iinfo(np.int64).max
 
+_I64, _LINE, _SEEN, _DELTA = nb.int64, nb.int64[::1], nb.int64[:, ::1], nb.int64[:, :, ::1]
+_TIMES = (_LINE, nb.types.Array(_I64, 1, "C", readonly=True))
+_MEMORY = nb.types.Tuple((_DELTA, *[nb.int32[:, :, ::1]] * 5))
+_RULE = nb.types.Tuple((nb.float64, _I64, _I64, _I64))
 
-@kernel()
+
+@kernel(usual=[(_SEEN, _I64)])
 def roll(seen, steps):  # type: ignore[no-untyped-def]
     """Move on by `steps` ticks: each stream's maximum is carried forward."""
     width = seen.shape[1]
@@ -84,7 +90,11 @@ def adapt(  # type: ignore[no-untyped-def]
                     falls[j, i, t] = 0
 
 
-@kernel()
+@kernel(
+    usual=[
+        (_LINE, times, _LINE, _I64, _SEEN, _DELTA, nb.boolean, _MEMORY, nb.float64, _RULE) for times in _TIMES
+    ]
+)
 def observe(  # type: ignore[no-untyped-def]
     streams, times, ticks, now, seen, delta, adaptive, memory, alpha, rule
 ):
@@ -104,7 +114,7 @@ def observe(  # type: ignore[no-untyped-def]
     return now
 
 
-@kernel()
+@kernel(usual=[(_SEEN, _DELTA, _LINE)])
 def due(seen, delta, promise):  # type: ignore[no-untyped-def]
     """Raise each promise to max over i and t of τ_i^max[now − t] − δ_ij[t].
 

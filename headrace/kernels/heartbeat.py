@@ -25,6 +25,13 @@ MAX = np.iinfo(np.int64).max
 LAST, NEWEST = 0, 1
 """Positions in `state`: clock of the latest arrival, greatest time seen."""
 
+_I64, _LINE = numba.int64, numba.int64[::1]
+_TIMES = (_LINE, numba.types.Array(_I64, 1, "C", readonly=True))
+"""The times of arrivals: arrays of our own, or those of Arrow."""
+_RINGS = numba.types.Tuple((numba.int64[:, ::1], numba.int64[:, ::1], _LINE, _LINE, _LINE, _LINE))
+_SLOTS, _COUNTED = numba.types.UniTuple(_LINE, 6), numba.types.UniTuple(_LINE, 8)
+_GROUPS = (numba.uint8[::1], numba.uint16[::1])
+
 
 @numba.njit(inline="always")
 def minus(a, b):  # type: ignore[no-untyped-def]
@@ -39,7 +46,7 @@ def clock_of(s, now, reads, slots):  # type: ignore[no-untyped-def]
     return now if whose < 0 else min(now, reads[whose])
 
 
-@kernel()
+@kernel(usual=[(_LINE, times, _LINE, _I64, _I64) for times in _TIMES])
 def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def]
     """(0, −1), or which rule the first bad arrival breaks: 1 clock, 2 stream, 3 time; and its position."""
     for k in range(len(streams)):
@@ -53,7 +60,7 @@ def check(streams, times, clocks, sources, last):  # type: ignore[no-untyped-def
     return 0, -1
 
 
-@kernel()
+@kernel(usual=[(_LINE, group) for group in _GROUPS])
 def grouped(streams, group):  # type: ignore[no-untyped-def]
     """The group of each arrival's source. It is a separate pass, so that no branch waits for the table."""
     found = np.empty(len(streams), np.int64)
@@ -156,7 +163,7 @@ def mature_row(row, now, reads, promise, rings, slots):  # type: ignore[no-untyp
     head[row] = max(head[row], low - 1)
 
 
-@kernel()
+@kernel(usual=[(_I64, _LINE, _LINE, _RINGS, _SLOTS)])
 def mature(now, reads, promise, rings, slots):  # type: ignore[no-untyped-def]
     """Raise every promise by what has come due at `now`."""
     for row in range(len(rings[3])):
@@ -170,7 +177,12 @@ def full(row, now, reads, promise, rings, slots):  # type: ignore[no-untyped-def
     return 2 * (rings[3][row] - rings[2][row]) > rings[0].shape[1]
 
 
-@kernel()
+@kernel(
+    usual=[
+        (_I64, _LINE, times, _LINE, _I64, _I64, _LINE, _LINE, _LINE, _LINE, _RINGS, _SLOTS, _COUNTED)
+        for times in _TIMES
+    ]
+)
 def arrive(  # type: ignore[no-untyped-def]
     start, streams, times, clocks, tick, timeout, state, spoken, promise, reads, rings, slots, counted
 ):
@@ -213,7 +225,7 @@ def raises(time, s, promise, slots):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel()
+@kernel(usual=[(_LINE, _RINGS, _SLOTS)])
 def next_change(promise, rings, slots):  # type: ignore[no-untyped-def]
     """The earliest instant at which a step not yet matured raises a promise, or MAX."""
     clock, value, _, tail, _, cursor = rings

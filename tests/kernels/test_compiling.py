@@ -139,3 +139,65 @@ def test_every_kernel_is_declared_by_the_decorator_that_knows_where_to_cache() -
     for path in sorted((ROOT / "headrace").rglob("*.py")):
         found = re.findall(r"@(?:nb|numba)\.n?jit\b(?!\(inline=\"always\"\))", path.read_text())
         assert not found, f"{path}: use headrace.kernels.compiling.kernel"
+
+
+def test_every_kernel_that_the_engine_calls_is_in_a_wheel() -> None:
+    """A kernel without types is compiled at its first call, and the user of a wheel waits for it."""
+    package = ROOT / "headrace"
+    without = {
+        (path.stem, name)
+        for path in (package / "kernels").glob("*.py")
+        for name in re.findall(r"^@kernel\(\)\ndef (\w+)", path.read_text(), re.M)
+    }
+    assert ("heartbeat", "mature_row") in without  # called by kernels only
+    called = set()
+    for path in package.rglob("*.py"):
+        if path.parent.name == "kernels":
+            continue
+        text = path.read_text()
+        for module, names in re.findall(r"from headrace\.kernels\.(\w+) import ([\w, ]+)", text):
+            called |= {(module, name.split(" as ")[0]) for name in names.split(", ")}
+        for module, alias in re.findall(r"from headrace\.kernels import (\w+)(?: as (\w+))?", text):
+            called |= {(module, name) for name in re.findall(rf"\b{alias or module}\.(\w+)\(", text)}
+    assert ("heartbeat", "arrive") in called
+    assert without & called == set()
+
+
+def test_the_types_that_a_wheel_has_are_those_of_calls() -> None:
+    code = """
+from numba.core import event
+from headrace.kernels.compiling import compile_all
+compile_all()
+seen = []
+class Seen(event.Listener):
+    def on_start(self, what): seen.append(what.data["dispatcher"].py_func.__name__)
+    def on_end(self, what): pass
+event.register("numba:compile", Seen())
+import headrace
+rows = {"v": [0, 1, 2, 3], "t": [0, 100, 95, 5]}
+headrace.sql("SELECT v FROM s", s=rows, time="t", bounds={"s": {"disorder": 10}})
+from headrace.pipeline import parse
+from headrace.runtimes.embedded import Runner
+text = '''
+[pipeline]
+name = "p"
+runtime = "embedded"
+[streams.a]
+source = { type = "poisson", rate = 100, rows = 50, disorder = "1 s" }
+schema = "k BIGINT, v DOUBLE, at TIMESTAMP"
+time = "at"
+BOUNDS
+[[queries]]
+name = "q"
+sql = "SELECT k, count(*) AS n FROM a [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+sink = { path = "OUT", existing = "replace" }
+'''
+import tempfile
+kinds = ('disorder = "1 s"', 'latency = "1 s"', 'slack = "9 rows"', 'estimate = true')
+for bounds in (*(f"bounds = {{ {kind} }}" for kind in kinds), '[skew]\\nestimate = { horizon = "1 s" }'):
+    folder = tempfile.mkdtemp()
+    Runner(parse(text.replace("BOUNDS", bounds).replace("OUT", folder + "/out.jsonl"), root=folder)).run()
+assert not seen, seen
+"""
+    run = python(code)
+    assert run.returncode == 0, run.stderr
