@@ -29,6 +29,8 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The pipeline file.")]
+START, WATCH, CHANGE, CHECKOUT = "Start", "Watch", "Change", "In a checkout of the repository"
+"""The groups of commands that `headrace` lists."""
 HERE: Final = Path("pipeline.toml")
 """The pipeline file of commands that are called without one."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -77,7 +79,7 @@ def _fail(error: HeadraceError, as_json: bool) -> NoReturn:
     raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 @_saying
 def init(
     directory: Annotated[Path, typer.Argument(help="Where to write; created if it does not exist.")] = Path(),
@@ -99,7 +101,7 @@ def init(
     print(f"wrote {path}; run it with: headrace run {path}")
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 @_saying
 def check(pipeline: File = HERE, as_json: Json = False) -> None:
     """Check a pipeline file without running it, and show its streams and queries."""
@@ -110,7 +112,7 @@ def check(pipeline: File = HERE, as_json: Json = False) -> None:
     print(json.dumps(summary(found)) if as_json else describe(found))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 @_saying
 def run(
     pipeline: File = HERE,
@@ -147,7 +149,7 @@ def _page_beside(pipeline: Path, port: int | None) -> Iterator[None]:
         yield
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 @_saying
 def page(
     pipeline: File = HERE,
@@ -164,7 +166,7 @@ def page(
     served.run()
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 @_saying
 def replay(
     record: Annotated[Path, typer.Argument(help="The directory of a recorded run.")],
@@ -180,7 +182,7 @@ def replay(
     raise typer.Exit(ended(unused(progress), as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 @_saying
 def bounds(
     data: Annotated[
@@ -219,7 +221,7 @@ def explain(
     print(explained(pipeline, query, format))
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 @_saying
 def why(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show why each query of a pipeline waits: the stream, since when, and what would release it."""
@@ -230,7 +232,7 @@ def why(pipeline: File = HERE, as_json: Json = False) -> None:
     print(json.dumps(found.plain()) if as_json else found)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 @_saying
 def status(pipeline: File = HERE, as_json: Json = False) -> None:
     """Show the newest status of a pipeline: streams, queries, memory."""
@@ -244,7 +246,7 @@ def status(pipeline: File = HERE, as_json: Json = False) -> None:
         print_table(found)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 @_saying
 def top(
     pipeline: File = HERE,
@@ -261,7 +263,13 @@ class QueryGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         is_text = bool(args) and (args[0] == "-" or len(args[0].split()) > 1)
+        if not is_text and any(_is_query(each) for each in args[1:]) and args[0] not in self.commands:
+            ctx.fail(f'the query comes before its files: headrace query "SELECT …" {args[0]}')
         return super().resolve_command(ctx, ["ask", *args] if is_text else args)
+
+
+def _is_query(word: str) -> bool:
+    return word.split(maxsplit=1)[:1] != [word] and word.lstrip().upper().startswith(("SELECT", "WITH"))
 
 
 query_app = typer.Typer(
@@ -270,18 +278,20 @@ query_app = typer.Typer(
     help='Answer a query over files: headrace query "SELECT …" FILE. '
     "Or add, remove and list the queries of a pipeline.",
 )
-app.add_typer(query_app, name="query")
+app.add_typer(query_app, name="query", rich_help_panel=START)
 control_app = typer.Typer(
     no_args_is_help=True, help="Change a pipeline while it runs, or before its next run."
 )
-app.add_typer(control_app, name="control")
+app.add_typer(control_app, name="control", rich_help_panel=CHANGE)
 
 
 @query_app.command("ask")
 @_saying
 def query_ask(
     text: Annotated[str, typer.Argument(help="The text of the query; - reads it from standard input.")],
-    files: Annotated[list[str], typer.Argument(help="FILE or NAME=FILE: CSV, JSON lines, Parquet or Arrow.")],
+    files: Annotated[
+        list[str] | None, typer.Argument(help="FILE or NAME=FILE: CSV, JSON lines, Parquet or Arrow.")
+    ] = None,
     time: Annotated[
         list[str] | None,
         typer.Option(help="The time column: COLUMN, or NAME=COLUMN for each file. Default: the only one."),
@@ -292,7 +302,7 @@ def query_ask(
     """Answer a query over files; the word ask may be left out."""
     from headrace.cli.ask import ask
 
-    said = ask(text, files, time or (), rows, as_json)
+    said = ask(text, files or (), time or (), rows, as_json)
     if said:
         print(said)
 
@@ -504,7 +514,7 @@ def control_history(context: typer.Context, as_json: Json = False) -> None:
     print(history(context.obj, as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=CHECKOUT)
 @_saying
 def experiment(
     names: Annotated[
@@ -523,7 +533,7 @@ def experiment(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=CHECKOUT)
 @_saying
 def bench(
     name: Annotated[
@@ -545,7 +555,7 @@ def bench(
         raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def doctor(as_json: Json = False) -> None:
     """Check this machine: what is installed, what is missing, what to install."""
     from headrace.cli.doctor import examine, told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,17 @@ def ask(text: str, files: Sequence[str], time: Sequence[str], rows: int, as_json
     """What to print: the first rows as a table, or all rows as JSON lines."""
     if text == "-":
         text = sys.stdin.read()
-    found = sql(text, _named(files), time=_times(time))
+    if not files:
+        raise InputError(
+            "HR-I077",
+            "no file was given",
+            place="headrace query",
+            hint='name the files of its streams after it: headrace query "SELECT … FROM bids" bids.csv',
+        )
+    try:
+        found = sql(text, _named(files), time=_times(time))
+    except InputError as error:
+        raise _as_option(error) from None
     if not as_json:
         return "\n".join([found.as_text(rows), *_rejected(found)])
     for line in _rejected(found):
@@ -44,6 +55,13 @@ def _named(files: Sequence[str]) -> dict[str, Path]:
             )
         found[name] = Path(path)
     return found
+
+
+def _as_option(error: InputError) -> InputError:
+    """The error with a time column as this command takes it, where the hint has the argument of Python."""
+    hint = re.sub(r'time=\{"(.+)": "(.+)"\}', r"--time \1=\2", error.hint or "")
+    hint = re.sub(r'time="(.+?)"', r"--time \1", hint)
+    return InputError(error.code, error.message, place=error.place, hint=hint)
 
 
 def _times(time: Sequence[str]) -> str | dict[str, str] | None:

@@ -32,7 +32,7 @@ enforcement = "strict"            # late rows go to the late output; "admit" use
 [[queries]]
 name = "highest"
 sql = """
-  SELECT auction, max(price) AS price, count(*) AS bids, window_end
+  SELECT auction, max(price) AS price, count(*) AS bids, timestamp_micros(window_end) AS until
   FROM bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
   GROUP BY auction
 """

@@ -107,13 +107,18 @@ def time_columns(frames: Mapping[str, Frame], time: Time) -> dict[str, str]:
 
 def _no_column(column: str, frames: Mapping[str, Frame]) -> InputError:
     """The error for a time column that no source has."""
-    names = list(dict.fromkeys(name for frame in frames.values() for name in frame.rows.schema.names))
+    names = _names(frames)
     return InputError(
         "HR-I076",
         f"the time column {column!r} does not exist",
         place=", ".join(frames),
-        hint=f"{nearest(column, names)} (columns: {', '.join(names)})" if names else "there are no columns",
+        hint=(nearest(column, names) or f"columns: {', '.join(names)}") if names else "there are no columns",
     )
+
+
+def _names(frames: Mapping[str, Frame]) -> list[str]:
+    """The columns of all sources, each once."""
+    return list(dict.fromkeys(name for frame in frames.values() for name in frame.rows.schema.names))
 
 
 def _inferred(frames: Mapping[str, Frame]) -> dict[str, str]:
@@ -134,7 +139,7 @@ def _inferred(frames: Mapping[str, Frame]) -> dict[str, str]:
             "HR-I076",
             "no column has times, so nothing here is a stream",
             place=", ".join(frames) or "headrace.sql",
-            hint='name the column that orders the rows: time="at"'
+            hint='name the column that orders the rows: time="COLUMN"; columns: ' + ", ".join(_names(frames))
             if frames
             else 'pass the rows: headrace.sql("… FROM clicks …", clicks=rows, time="at")',
         )

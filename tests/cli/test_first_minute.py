@@ -66,15 +66,32 @@ def test_files_have_names_and_rows_are_json(here: Path) -> None:
     [
         (["SELECT a FROM click", "clicks.csv"], "did you mean 'clicks'?"),
         ([PER_MINUTE, "none.csv"], "HR-I021"),
-        ([PER_MINUTE, "clicks.csv", "--time", "when"], "HR-I076"),
+        ([PER_MINUTE, "clicks.csv", "--time", "when"], "hint: columns: item, price, at"),
+        ([PER_MINUTE], "name the files of its streams after it"),
+        (["SELECT a FROM plain", "plain.csv"], "--time COLUMN; columns: a, b"),
+        (["SELECT a FROM two", "two.csv"], "--time two=begin"),
         ([PER_MINUTE, "clicks.csv", "--time", "a", "--time", "b"], "--time NAME=a"),
         ([PER_MINUTE, "clicks.csv", "x/clicks.csv"], "two files are named 'clicks'"),
     ],
 )
 def test_mistakes_are_explained(words: list[str], said: str, here: Path) -> None:
+    (here / "plain.csv").write_text("a,b\n1,2\n")
+    (here / "two.csv").write_text("begin,end\n2026-01-01T00:00:00Z,2026-01-01T00:00:01Z\n")
     asked = headrace("query", *words)
     assert asked.exit_code == 1
     assert said in asked.stderr
+
+
+def test_a_query_after_its_files_is_explained(here: Path) -> None:
+    asked = headrace("query", "clicks.csv", PER_MINUTE)
+    assert asked.exit_code == 2
+    assert "the query comes before its files" in asked.stderr
+
+
+def test_a_finished_pipeline_says_how_to_start_over(here: Path) -> None:
+    assert headrace("init", "--from", "clicks.csv").exit_code == 0
+    assert "start over" not in headrace("run").stdout
+    assert "an earlier run has read all rows; to start over, remove" in headrace("run").stdout
 
 
 def test_a_mistyped_command_is_not_taken_for_a_query(here: Path) -> None:

@@ -355,6 +355,11 @@ class Runner:
         self._messages += [spool.lost for spool in self._spools.values() if spool.lost]
         self._compare_clocks(body["feed"]["now"])
         self._state = FINISHED if body["finished"] and self.feed.finished else RUNNING
+        if self._state == FINISHED:
+            said = (
+                f"an earlier run has read all rows; to start over, remove {self._store.path} and the outputs"
+            )
+            self._messages.append(said)
         self._store.sweep()
         if self._differs:
             self._messages.append(f"the pipeline has changed: the restart {adopted}")

@@ -69,7 +69,9 @@ def _late_hint(found: Found) -> str:
     worst = max((r.worst for r in found.status.reasons if r.stream == found.stream), default=0)
     had = found.read.latency if found.read.latency is not None else found.read.disorder or 0
     value = length(worst + had, found.status.ticks_per_second)
-    return f"If these rows count, set {set_bound(found, key, value)}. Otherwise look at what delays them."
+    return (
+        f"If these rows count, set {set_bound(found, key, value, 'in')}. Otherwise look at what delays them."
+    )
 
 
 def _backlog(case: Case) -> bool:
@@ -139,7 +141,7 @@ def _silent_hint(found: Found) -> str:
     until = f"It goes on at {found.at(wanted + latency + 1)} at the latest"
     if latency <= 5 * status.clock_per_second:
         return f"{until}."
-    return f"{until}. To wait less, set {set_bound(found, 'latency', shorter)}."
+    return f"{until}. To wait less, set {set_bound(found, 'latency', shorter, 'in')}."
 
 
 def _normal_sentence(found: Found) -> str:

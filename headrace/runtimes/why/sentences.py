@@ -47,13 +47,13 @@ def bound(found: Found) -> str:
     return f"allowed to be {length(stream.disorder, per_second)} late"
 
 
-def set_bound(found: Found, key: str, value: str) -> str:
-    """How to set a bound: in the file and by a command, or in Python."""
+def set_bound(found: Found, key: str, value: str, into: str = "to") -> str:
+    """How to set a bound: in the file and by a command, or in Python; `into` is the word for the place."""
     status, stream = found.status, found.stream
     if status.file is None:
         return f'"{key}": "{value}" in bounds["{stream}"]'
     command = f'headrace control {status.file} bounds {stream} --{key} "{value}"'
-    return f'{key} = "{value}" to the bounds under [streams.{stream}], or run: {command}'
+    return f'{key} = "{value}" {into} the bounds under [streams.{stream}], or run: {command}'
 
 
 def patience(found: Found) -> str:
