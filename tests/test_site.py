@@ -9,7 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline import spec
+from scripts.reference import PAGES, REFERENCE, meanings_of
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_the_code_says(name: str) -> None:
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    assert (REFERENCE / name).read_text() == PAGES[name](), "python -m scripts.reference"
+
+
+def test_every_key_of_a_pipeline_file_has_a_meaning() -> None:
+    """It is the text below the key in `headrace/pipeline/spec.py`."""
+    tables = {each for each in vars(spec).values() if isinstance(each, type) and issubclass(each, spec.Table)}
+    missing = {
+        f"{table.__name__}.{name}"
+        for table in tables - {spec.NowhereTo}
+        for name in table.model_fields
+        if not meanings_of(table).get(name) and name != "type"
+    }
+    assert missing == set()
 
 
 @pytest.mark.slow

@@ -110,19 +110,33 @@ class FilesFrom(Table):
 
     type: Literal["files"] = "files"
     path: str
+    """A file, a directory or a pattern, relative to the pipeline file; or a URI of an object store."""
     format: FileFormat | None = None
+    """By default from the extension of the file."""
     follow: bool = False
+    """Read new files, and new lines of files, as they appear; the stream has no end."""
     order: Literal["name", "modified"] = "name"
+    """Which file comes first. Spark reads files by modification time."""
     missing: Literal["error", "null"] = "error"
+    """A column that a JSON line does not have: the line is rejected, or the value is NULL."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """CSV: what separates values."""
     header: bool = True
+    """CSV: the first line names the columns."""
     max_line: int = Field(default=8 << 20, ge=1)
+    """Bytes of the longest line; longer ones are rejected (HR-R104)."""
     block_bytes: int = Field(default=4 << 20, ge=1)
+    """Bytes that are read at once from files of lines."""
     block_rows: int = Field(default=131_072, ge=1)
+    """Rows that are read at once from Parquet and Arrow files."""
     max_block: int = Field(default=128 << 20, ge=1)
+    """Bytes of the largest piece of a Parquet or Arrow file when decompressed (HR-R108)."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
     storage: StorageOptions = Field(default_factory=dict)
+    """Options of the file system of a URI. A secret is a reference to the environment, `${NAME}`."""
     poll: Seconds = 1.0
+    """On an object store, with `follow`: how often to look for new objects."""
 
 
 class PoissonFrom(Table):
@@ -130,13 +144,21 @@ class PoissonFrom(Table):
 
     type: Literal["poisson"]
     rate: float = Field(gt=0)
+    """Rows per second, on average."""
     rows: int | None = Field(default=None, ge=0)
+    """How many rows; by default without end."""
     seed: int = Field(default=0, ge=0)
+    """The same seed gives the same rows."""
     start: str | int = 0
+    """The time of the first row: a date, or a number of ticks."""
     disorder: Length = 0
+    """How far rows may be out of order."""
     keys: int = Field(default=10, ge=1)
+    """How many different values integer and text columns have."""
     pace: Literal["real", "fast"] = "fast"
+    """`real`: rows come when they are due. `fast`: as fast as they are read."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 class NexmarkFrom(Table):
@@ -144,25 +166,40 @@ class NexmarkFrom(Table):
 
     type: Literal["nexmark"]
     stream: Literal["person", "auction", "bid"]
+    """Which stream of the auction house."""
     events: int | None = Field(default=None, ge=0)
+    """How many events of all three streams; by default without end."""
     rate: float = Field(default=10_000, gt=0)
+    """Events per second."""
     seed: int = Field(default=0, ge=0)
+    """Streams with the same seed and rate are of one auction house."""
     disorder: int = Field(default=1, ge=1)
+    """The size of the groups of events inside which the order is scattered; 1: none."""
     delayed: float = Field(default=0.0, ge=0, le=1)
+    """The share of rows that arrive late."""
     delay: Length = "3 s"
+    """By how much they are delayed."""
     pace: Literal["real", "fast"] = "fast"
+    """`real`: rows come when they are due. `fast`: as fast as they are read."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 class LinesFrom(Table):
     """The options of sources that read lines."""
 
     format: Lines = "json"
+    """How a line is written."""
     missing: Literal["error", "null"] = "error"
+    """A column that a JSON line does not have: the line is rejected, or the value is NULL."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """CSV: what separates values."""
     header: bool = True
+    """CSV: the first line names the columns."""
     max_line: int = Field(default=8 << 20, ge=1)
+    """Bytes of the longest line; longer ones are rejected (HR-R104)."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 class TcpFrom(LinesFrom):
@@ -170,11 +207,17 @@ class TcpFrom(LinesFrom):
 
     type: Literal["tcp"]
     host: str = "127.0.0.1"
+    """The address to connect to, or with `listen` to listen on."""
     port: int = Field(ge=0, le=65_535)
+    """The port."""
     listen: bool = False
+    """Wait for clients. Without it, the source connects to a server."""
     max_clients: int = Field(default=64, ge=1)
+    """With `listen`: clients at the same time; others wait."""
     idle_timeout: Length = "5 minutes"
+    """With `listen`: a client that is silent for longer may be disconnected for one that waits."""
     max_pending: int = Field(default=64 << 20, ge=1)
+    """With `listen`: bytes of unfinished lines of all clients."""
 
 
 class StdinFrom(LinesFrom):
@@ -188,9 +231,13 @@ class PythonFrom(Table):
 
     type: Literal["python"]
     function: str
+    """`module:name` of a function that yields rows."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the function."""
     bounded: bool = False
+    """It ends, so that rows can be read by their own times."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 class LakeFrom(Table):
@@ -200,11 +247,17 @@ class LakeFrom(Table):
     """
 
     follow: bool = False
+    """Read rows that are added later; the stream has no end."""
     start: Literal["all", "new"] = "all"
+    """`all` rows of the table, or only `new` ones."""
     changes: Literal["error", "skip"] = "error"
+    """A version that deletes or updates rows: an error (HR-C024), or it is skipped."""
     poll: Seconds = 1.0
+    """With `follow`: how often to look for new versions."""
     block_rows: int = Field(default=131_072, ge=1)
+    """Rows that are read at once."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 class DeltaFrom(LakeFrom):
@@ -212,7 +265,9 @@ class DeltaFrom(LakeFrom):
 
     type: Literal["delta"]
     path: str
+    """The directory or URI of the table."""
     storage: dict[str, str] = Field(default_factory=dict)
+    """Options of the object store."""
 
 
 class IcebergFrom(LakeFrom):
@@ -220,8 +275,11 @@ class IcebergFrom(LakeFrom):
 
     type: Literal["iceberg"]
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
+    """`namespace.table`."""
     catalog: str = "default"
+    """The name of the catalog."""
     options: dict[str, str] = Field(default_factory=dict)
+    """Properties of the catalog."""
 
 
 def _one_or_more(value: Any) -> Any:
@@ -238,20 +296,35 @@ class KafkaFrom(Table):
 
     type: Literal["kafka"]
     servers: str = Field(min_length=1)
+    """Addresses of brokers, separated by commas."""
     topic: str | Annotated[list[str], Field(min_length=1)]
+    """A topic, or a list of topics."""
     format: Literal["json", "csv", "avro", "raw"] = "json"
+    """How the value of a message is written."""
     start: str | int = "earliest"
+    """Where the first run starts: `earliest`, `latest`, or a time."""
     follow: bool = True
+    """Wait for new messages. `false`: read up to the end that the topic has at the start."""
     metadata: dict[MessageField, str] = Field(default_factory=dict)
+    """Columns for parts of a message: `{ key = "k", partition = "p" }`."""
     missing: Literal["error", "null"] = "error"
+    """A column that a JSON value does not have: the message is rejected, or the value is NULL."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """CSV: what separates values."""
     avro_schema: str | None = None
+    """Avro: a file with the schema that values were written with, as JSON."""
     avro_prefix: bool = False
+    """Avro: values begin with the five bytes of a schema registry."""
     isolation: Literal["committed", "uncommitted"] = "committed"
+    """Skip messages of open and aborted transactions, or read all."""
     max_message: int = Field(default=8 << 20, ge=1)
+    """Bytes of the largest value; larger ones are rejected."""
     block_rows: int = Field(default=65_536, ge=1)
+    """Messages that are read at once."""
     options: Options = Field(default_factory=dict)
+    """Options of librdkafka. A secret is a reference to the environment, `${NAME}`."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
     @field_validator("start", mode="before")
     @classmethod
@@ -277,9 +350,13 @@ class SparkFrom(Table):
 
     type: Literal["spark"]
     format: str
+    """A format of Spark's `readStream`."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Options of the format."""
     path: str | None = None
+    """A path, if the format takes one."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
 
 def _as_source(value: Any) -> Any:
@@ -309,9 +386,13 @@ class HistoryFrom(Table):
 
     type: Literal["history"]
     history: Past
+    """A source that ends: the past."""
     live: Live
+    """A source for what comes after it."""
     until: str | int | datetime | None = None
+    """Rows of `history` before this time count, and rows of `live` from it on; by default all of both."""
     keep_open: bool = False
+    """Leave the stream open when the source ends; waiting results then stay."""
 
     @field_validator("history")
     @classmethod
@@ -349,10 +430,15 @@ class FilesTo(Table):
 
     type: Literal["files"] = "files"
     path: str
+    """A file for JSON lines and CSV, a directory for Parquet and Arrow; or a URI."""
     format: FileFormat | None = None
+    """By default from the extension of the path."""
     existing: Literal["error", "replace", "append"] = "error"
+    """An output that exists at the first start: an error, replaced, or appended to."""
     time: str | None = None
+    """A column to add, with the time of each result."""
     storage: StorageOptions = Field(default_factory=dict)
+    """Options of the file system of a URI."""
 
 
 class StdoutTo(Table):
@@ -360,7 +446,9 @@ class StdoutTo(Table):
 
     type: Literal["stdout"]
     format: Lines = "json"
+    """How a row is written."""
     time: str | None = None
+    """A column to add, with the time of each result."""
 
 
 class NowhereTo(Table):
@@ -375,17 +463,24 @@ class PythonTo(Table):
 
     type: Literal["python"]
     function: str
+    """`module:name` of a function that is called with the rows of each commit."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the function."""
     time: str | None = None
+    """A column to add, with the time of each result."""
 
 
 class KeyedTo(Table):
     """A table. With a `key`, a row replaces the one with the same values in these columns."""
 
     key: list[str] = Field(default_factory=list)
+    """A column, or a list of columns: a row replaces the one with the same key."""
     existing: Literal["error", "replace", "append"] = "append"
+    """Rows that the table has at the first start: an error, deleted, or kept."""
     patience: Seconds = 60.0
+    """How long a database or store that cannot be reached is waited for."""
     time: str | None = None
+    """A column to add, with the time of each result."""
 
     @field_validator("key", mode="before")
     @classmethod
@@ -398,7 +493,9 @@ class TableTo(KeyedTo):
     """A table of a database. `operation`: a column that says whether a row replaces or deletes (`-D`)."""
 
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$")
+    """The table, or `schema.table`; it is created if it does not exist."""
     operation: str | None = None
+    """A column that says whether a row replaces or deletes (`-D`) its key."""
 
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^@/]+@|\bpassword\s*=\s*(?!\$\{)\S", re.IGNORECASE)
@@ -416,6 +513,7 @@ class PostgresTo(TableTo):
 
     type: Literal["postgres"]
     url: str
+    """`postgresql://user:${PASSWORD}@host/database`."""
 
     @field_validator("url")
     @classmethod
@@ -428,6 +526,7 @@ class SqliteTo(TableTo):
 
     type: Literal["sqlite"]
     database: str
+    """The path of the file."""
 
 
 class DuckdbTo(TableTo):
@@ -435,6 +534,7 @@ class DuckdbTo(TableTo):
 
     type: Literal["duckdb"]
     database: str
+    """The path of the file."""
 
 
 class DeltaTo(KeyedTo):
@@ -442,8 +542,11 @@ class DeltaTo(KeyedTo):
 
     type: Literal["delta"]
     path: str
+    """The directory or URI of the table."""
     storage: dict[str, str] = Field(default_factory=dict)
+    """Options of the object store."""
     partition_by: list[str] = Field(default_factory=list)
+    """Columns that a new table is partitioned by."""
 
 
 class IcebergTo(KeyedTo):
@@ -451,8 +554,11 @@ class IcebergTo(KeyedTo):
 
     type: Literal["iceberg"]
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)+$")
+    """`namespace.table`."""
     catalog: str = "default"
+    """The name of the catalog."""
     options: dict[str, str] = Field(default_factory=dict)
+    """Properties of the catalog."""
 
 
 class KafkaTo(Table):
@@ -463,15 +569,25 @@ class KafkaTo(Table):
 
     type: Literal["kafka"]
     servers: str = Field(min_length=1)
+    """Addresses of brokers, separated by commas."""
     topic: str = Field(min_length=1)
+    """The topic."""
     format: Literal["json", "raw"] = "json"
+    """How the value of a message is written."""
     key: list[str] = Field(default_factory=list)
+    """A column, or a list of columns, that messages are keyed by."""
     id: str | None = None
+    """A column to add that is the same if a message is sent again."""
     delivery: Literal["exactly once", "at least once"] = "exactly once"
+    """On Spark: in one transaction by the driver, or sent by the tasks."""
     transactional_id: str | None = None
+    """How transactional ids begin; by default `headrace-` and the name of the pipeline."""
     patience: Seconds = 300.0
+    """How long brokers that cannot be reached are waited for."""
     options: Options = Field(default_factory=dict)
+    """Options of librdkafka. A secret is a reference to the environment, `${NAME}`."""
     time: str | None = None
+    """A column to add, with the time of each result."""
 
     @field_validator("key", mode="before")
     @classmethod
@@ -485,9 +601,13 @@ class SparkTo(Table):
 
     type: Literal["spark"]
     format: str
+    """A format of Spark that accepts batches."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Options of the format."""
     path: str | None = None
+    """A path, if the format takes one."""
     time: str | None = None
+    """A column to add, with the time of each result."""
 
 
 def _as_sink(value: Any) -> Any:
@@ -522,9 +642,13 @@ class TimeOf(Table):
     """Where the time of a row comes from. `earliest`: rows with an earlier time are rejected."""
 
     kind: Literal["external", "internal", "latent"] = "external"
+    """`external`: the row brings its time. `internal`: stamped on arrival. `latent`: none until needed."""
     column: str | None = None
+    """The time column: a TIMESTAMP, or an integer with a `unit`."""
     unit: Literal["s", "ms", "us", "ns", "tick"] | None = None
+    """What an integer counts; `tick` is for sequence numbers. The default is `us`."""
     earliest: str | int | None = None
+    """Rows with an earlier time are rejected: a date, or a number."""
 
     @field_validator("earliest", mode="before")
     @classmethod
@@ -537,9 +661,13 @@ class Estimate(Table):
     """Bounds learned from arrivals: lose a share `loss` of the rows, stay in [floor, ceiling]."""
 
     loss: float = Field(default=0.001, ge=0, lt=1)
+    """The share of rows that may be late."""
     floor: Length = 0
+    """The bound is at least this."""
     ceiling: Length | None = None
+    """The bound is at most this."""
     half_life: int | None = Field(default=None, ge=1)
+    """After how many rows what was learned counts half."""
 
 
 def _as_estimate(value: Any) -> Any:
@@ -554,20 +682,30 @@ class BoundsOf(Table):
     """
 
     disorder: Length | None = None
+    """A row is at most this far behind the newest row before it (Spark's watermark delay)."""
     slack: Rows | None = None
+    """At most so many rows come between a row and its place in time order: `"100 rows"`."""
     latency: Length | None = None
+    """A row is at most this far behind the clock when it arrives, so a silent stream holds nothing back."""
     transit: Length | None = None
+    """A row takes at most this long from its source to here; the other bounds are then about the source."""
     skew: Length | None = None
+    """The stream keeps pace with the clock to within this much."""
     estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None
+    """Learn the disorder from the rows: `true`, or a table."""
 
 
 class SourcesOf(Table):
     """Sources by a column: bounds hold for each group of them. `idle`: a silent group no longer counts."""
 
     column: str
+    """The column that names the source of a row."""
     groups: int = Field(default=GROUPS, ge=1, le=MOST_GROUPS)
+    """The number of groups; a row is late if it is too far behind the newest row of its group."""
     idle: Length | None = None
+    """A group without rows for this long does not hold the stream back."""
     choose: bool = True
+    """Put sources that are slow alike into one group. `false`: groups by hash."""
 
 
 def _as_sources(value: Any) -> Any:
@@ -579,8 +717,11 @@ class ShedOf(Table):
     """Load shedding: of the rows beyond a backlog of `above`, only a share `keep` is kept."""
 
     above: Annotated[str, BeforeValidator(checked_backlog)]
+    """The backlog above which rows are dropped: `"100000 rows"` or `"64 MB"`."""
     keep: float = Field(default=0.0, ge=0, lt=1)
+    """The share of the rows beyond it that is kept."""
     seed: int = Field(default=0, ge=0)
+    """The same seed keeps the same rows."""
 
 
 class PunctuationsOf(Table):
@@ -591,9 +732,13 @@ class PunctuationsOf(Table):
     """
 
     stream: str | None = None
+    """The stream whose rows are the promises; by default this one."""
     column: str | None = None
+    """Only rows in which this column is true are promises."""
     pattern: list[str] | dict[str, str] = Field(min_length=1)
+    """The columns, or `{ column = "column of the row" }`."""
     data: bool = False
+    """The rows are also data."""
 
     def rows_of(self, name: str) -> PunctuationRows:
         """The rows that are punctuations of the stream `name`."""
@@ -613,24 +758,38 @@ class HeartbeatsOf(Table):
     """
 
     column: str
+    """A row with a time in this column promises that all later rows have later times."""
     data: bool = False
+    """The rows are also data."""
 
 
 class StreamSpec(Table):
     """`[streams.NAME]`."""
 
     source: Source
+    """Where rows come from: a table of one of the types below, a path, or `"stdin"`."""
     columns: str | dict[str, str] = Field(alias="schema")
+    """`"a BIGINT, b STRING"`, or a table `{ a = "BIGINT" }`."""
     time: TimeOf = Field(default_factory=TimeOf)
+    """A column; `"internal"` or `"latent"`; or a table."""
     bounds: BoundsOf = Field(default_factory=BoundsOf)
+    """How late rows may be. Without bounds, rows are expected in order."""
     sources: Annotated[SourcesOf | None, BeforeValidator(_as_sources)] = None
+    """A column that names the source of a row: bounds then hold for each group of sources."""
     guard: Length | None = None
+    """Rows with a time further ahead of the clock are rejected."""
     enforcement: Literal["strict", "admit"] = "strict"
+    """Late rows: set apart, or used where a result is still open."""
     arrival: str | None = None
+    """A column with the recorded instant at which the row arrived."""
     idle: str | None = None
+    """When the stream makes a watermark without rows: `on_demand`, `periodic(5 seconds)` or `none`."""
     shed: ShedOf | None = None
+    """Which rows to drop when they come too fast."""
     punctuations: Annotated[list[PunctuationsOf], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Rows that promise that no later row has these values; a table, or a list of tables."""
     heartbeats: HeartbeatsOf | None = None
+    """Rows that promise that all later rows have later times."""
 
     @field_validator("time", mode="before")
     @classmethod
@@ -648,33 +807,51 @@ class PipelineTable(Table):
     """`[pipeline]`."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """Letters, digits, `_`, `-`, `.`"""
     runtime: Literal["spark", "embedded"] | None = None
+    """`spark` by default; `embedded`, with a note, if pyspark is not installed."""
     checkpoint: str | None = None
+    """A directory that lets a run continue where it stopped. Without it, a stopped run starts over."""
     interval: Seconds | None = None
+    """Commit after this time. The default is 0.5 s, with a Delta or Iceberg sink 10 s."""
     every_rows: int | None = Field(default=None, ge=1)
+    """Commit after this many rows, if that is sooner."""
     clock: Literal["system", "event", "arrival"] | None = None
+    """What "now" is; by default it depends on the sources."""
     record: str | None = None
+    """A directory in which the run is recorded, for `headrace replay`."""
     strategy: str = "auto"
+    """Which operator runs next: `auto`, `dfs`, `bfs`, `rr`, or with a batch size `dfs(100)`."""
     level: str = "operator"
+    """Whose watermarks an operator waits for: `operator`, `query` or `memory`."""
     propagation: str = "direct"
+    """How watermarks travel: `direct` or `in_band`."""
     reoptimize: bool | Annotated[int, Field(ge=1)] = False
+    """Reorder joins and conditions by measurements; a number says after how many rows."""
 
 
 class SkewBound(Table):
     """A set of pairs (t, δ) of one stream on another: after t, or n rows, it is less than δ behind."""
 
     of: str
+    """The stream whose rows prove something."""
     on: str
+    """The stream that they prove it about."""
     pairs: list[tuple[Wait, Length]] = Field(min_length=1)
+    """Pairs (t, δ): t after a row of `of`, or after n rows of `on`, `on` is less than δ behind it."""
 
 
 class AdjustOf(Table):
     """When `window` changes by itself: doubled if too many estimates were too low, halved if they fall."""
 
     exceeded: float = Field(default=0.01, gt=0, lt=1)
+    """`window` doubles if more than this share of the estimates were too low."""
     falling: int = Field(default=4, ge=1)
+    """`window` halves after so many falls in a row."""
     least: int = Field(default=16, ge=1)
+    """The smallest `window`."""
     most: int = Field(default=1 << 20, ge=1)
+    """The largest `window`."""
 
 
 def _as_adjust(value: Any) -> Any:
@@ -690,11 +867,17 @@ class SkewEstimate(Table):
     """
 
     horizon: Length
+    """How long after a row of one stream the others are compared with it."""
     tick: Length | None = None
+    """The steps in which this time is divided; by default a tenth of `horizon`."""
     window: int | None = Field(default=None, ge=1)
+    """How many rows in a row must have needed less before an estimate falls (the paper's W)."""
     alpha: float = Field(default=0.5, ge=0, le=1)
+    """The weight of the old estimate when it falls (α)."""
     adjust: Annotated[AdjustOf | None, BeforeValidator(_as_adjust)] = None
+    """Let `window` change by itself: `true`, or a table."""
     streams: list[str] | None = Field(default=None, min_length=1)
+    """The streams that are learned about; by default those without bounds."""
 
 
 class SkewTable(Table):
@@ -705,11 +888,17 @@ class SkewTable(Table):
     """
 
     timeout: Length | None = None
+    """When all streams have been silent for this long, all waiting results come out."""
     closure: bool = True
+    """Use what follows from several bounds together."""
     bounds: list[SkewBound] = Field(default_factory=list)
+    """What one stream proves about another."""
     groups: list[Annotated[list[str], Field(min_length=1)]] = Field(default_factory=list)
+    """Lists of streams that share one watermark."""
     tick: Length | None = None
+    """Coarsens the clock of the bounds: less memory, and watermarks come up to a tick later."""
     estimate: SkewEstimate | None = None
+    """Learn bounds between streams from arrivals."""
 
 
 def _as_table(value: Any) -> Any:
@@ -728,18 +917,31 @@ class TableSpec(Table):
     """
 
     type: Literal["file", "postgres", "sqlite", "duckdb", "stream"] = "file"
+    """Where its rows are; `stream` is assumed if there is a key `stream`."""
     path: str | None = None
+    """file: CSV, JSON lines, Parquet or Arrow."""
     url: str | None = None
+    """postgres: the address of the database."""
     database: str | None = None
+    """sqlite, duckdb: the path of the file."""
     query: str | None = None
+    """postgres, sqlite, duckdb: a query that returns the rows."""
     stream: str | None = None
+    """stream: the stream of changes."""
     key: list[str] | None = None
+    """stream: a column or a list of columns; the table has the newest row of each key."""
     format: str | None = None
+    """stream: what a row does: `upsert`, `kafka`, `debezium`, `flink` or `stream`."""
     operation: str | None = None
+    """stream: the column with the operation."""
     delete: str | None = None
+    """stream: a condition; a row for which it is true deletes its key."""
     ignore: str | None = None
+    """stream: a condition; a row for which it is true changes nothing."""
     columns: str | dict[str, str] | None = Field(default=None, alias="schema")
+    """Its columns; by default those of the file."""
     reload: bool | Seconds = False
+    """Read it again by command (`true`), or also on a schedule (`"10 minutes"`)."""
 
     @field_validator("url")
     @classmethod
@@ -787,10 +989,15 @@ class FunctionSpec(Table):
     """`[functions.NAME]`: a Python function that queries can call, over Arrow arrays or (`scalar`) values."""
 
     function: str
+    """`module:name`."""
     result: str | None = None
+    """The type of the result, such as `"double"`."""
     arguments: list[str] | None = None
+    """The types of the arguments; by default any."""
     deterministic: bool = False
+    """The same arguments always give the same result."""
     scalar: bool = False
+    """The function takes the values of one row, not Arrow arrays."""
 
 
 def _as_aggregate(value: Any) -> Any:
@@ -802,28 +1009,41 @@ class AggregateSpec(Table):
     """`[aggregates.NAME]`: a Python class that queries can call as an aggregate; its types, or those here."""
 
     definition: str = Field(alias="class")
+    """`module:name` of the class."""
     result: str | None = None
+    """The type of the result, if the class does not say it."""
     arguments: list[str] | None = None
+    """The types of the arguments, if the class does not say them."""
 
 
 class QuerySpec(Table):
     """`[[queries]]`."""
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Letters, digits, `_`."""
     sql: str | None = None
+    """The query, in CQL."""
     sql_file: str | None = None
+    """The file that holds it, in place of `sql`."""
     sink: Sink
+    """Where results go: a table of one of the types below, a path, or `"stdout"`."""
     late: Sink | None = None
+    """Where late rows go. Without it they are counted and not kept."""
     rejected: Sink | None = None
+    """Where rejected rows go. Without it they are counted and not kept."""
     ordered: bool = True
+    """Results in time order. `false`: closed groups are answered before their windows end."""
 
 
 class MemoryTable(Table):
     """`[memory]`: what state may take, what to do if the least windows need more, and where state spills."""
 
     budget: str | int | None = None
+    """Memory for the queries: bytes, `"64 MB"`, or a share, `"25 %"`."""
     policy: Literal["fail", "spill"] = "fail"
+    """If even the smallest windows need more: an error, or state spills to disk."""
     spill: str | None = None
+    """A directory for spilled state; by default next to the checkpoint."""
 
 
 class SparkTable(Table):
@@ -835,27 +1055,42 @@ class SparkTable(Table):
     """
 
     shards: int | None = Field(default=None, ge=1)
+    """Into how many shards state is divided; the first run fixes it. By default the number of cores."""
     trigger: Seconds | None = None
+    """The shortest time between two micro-batches."""
     settings: Options = Field(default_factory=dict)
+    """Settings of the Spark session by their full names."""
     jars: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    """A path or pattern, or a list of them."""
     packages: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    """Maven packages, as `group:artifact:version`."""
     sources: dict[str, Options] = Field(default_factory=dict)
+    """By stream, options of Spark's source."""
 
 
 class FileSpec(Table):
     """The whole file."""
 
     pipeline: PipelineTable
+    """The run as a whole."""
     streams: dict[str, StreamSpec] = Field(min_length=1)
+    """The streams, by name."""
     tables: dict[str, Annotated[TableSpec, BeforeValidator(_as_table)]] = Field(default_factory=dict)
+    """Tables that queries join with streams, by name."""
     functions: dict[str, FunctionSpec] = Field(default_factory=dict)
+    """Python functions that queries call, by name."""
     aggregates: dict[str, Annotated[AggregateSpec, BeforeValidator(_as_aggregate)]] = Field(
         default_factory=dict
     )
+    """Python classes that queries call as aggregates, by name."""
     skew: SkewTable = Field(default_factory=SkewTable)
+    """What streams promise about each other."""
     queries: list[QuerySpec] = Field(min_length=1)
+    """The queries; a list."""
     memory: MemoryTable = Field(default_factory=MemoryTable)
+    """The memory budget."""
     spark: SparkTable = Field(default_factory=SparkTable)
+    """How a run on Spark is started; the embedded runtime ignores it."""
 
     @property
     def lookups(self) -> dict[str, TableSpec]:
