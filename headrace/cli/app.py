@@ -208,7 +208,7 @@ def bounds(
     show_bounds(data, asked, stream, svg, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 @_saying
 def explain(
     pipeline: File,
