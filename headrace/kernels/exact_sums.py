@@ -274,13 +274,57 @@ def _special(line: Ints, ids: Ints) -> float:
 def round_sums(lines: Lines, ids: Ints, point: int, out: Reals) -> None:
     """Each sum as the nearest float64."""
     least, most = _places(ids)
+    column = np.full(most - least + 3, -1, np.int64)  # of place least - 2 + i
+    special = False
+    for c in range(ids.size):
+        if ids[c] < NANS:
+            column[ids[c] - least + 2] = c
+        else:
+            special = True
     digits = np.empty(most - least + _ROOM, np.uint64)
     for p in range(lines.shape[0]):
-        out[p] = _special(lines[p], ids)
-        if out[p] == 0.0:
+        out[p] = _special(lines[p], ids) if special else 0.0
+        if out[p] == 0.0 and not _round_short(lines[p], column, 32 * (least - point), p, out):
             sign = _carried(lines[p], ids, least, digits)
             mantissa, exponent = _rounded(digits, False, 32 * (point - least) - 1074)
             out[p] = sign * math.ldexp(mantissa, exponent - 32 * (point - least))
+
+
+@kernel(nb.boolean(READ_I64, READ_I64, nb.int64, nb.int64, _F64))
+def _round_short(line: Ints, column: Ints, unit: int, p: int, out: Reals) -> bool:
+    """Round a sum with digits in three places at most, as nearly all have; False if it is another.
+
+    The digits become one integer of 62 bits, whose last bit also stands for all that is below it. The
+    conversion of an integer to a float64 rounds to the nearest, ties to even.
+    """
+    high = column.size - 1
+    while high >= 2 and (column[high] < 0 or line[column[high]] == 0):
+        high -= 1
+    if high < 2:
+        out[p] = 0.0
+        return True
+    for i in range(2, high - 2):
+        if column[i] >= 0 and line[column[i]] != 0:
+            return False
+    a = line[column[high]]
+    b = line[column[high - 1]] if column[high - 1] >= 0 else np.int64(0)
+    c = line[column[high - 2]] if column[high - 2] >= 0 else np.int64(0)
+    if abs(a) >= 1 << 28 or abs(b) >= 1 << 60 or abs(c) >= 1 << 62:
+        return False
+    top, low = (a << 32) + b + (c >> 32), c & 0xFFFFFFFF
+    sign = 1.0
+    if top < 0:
+        sign = -1.0
+        top, low = -top - (1 if low else 0), (-low) & 0xFFFFFFFF
+    shift = min(32, 62 - math.frexp(np.float64(top))[1])
+    whole = (top << shift) | (low >> (32 - shift))
+    if low & ((1 << (32 - shift)) - 1):
+        whole |= 1
+    exponent = unit + 32 * (high - 4) + 32 - shift
+    if exponent < -1022:
+        return False
+    out[p] = sign * math.ldexp(np.float64(whole), exponent)
+    return True
 
 
 @kernel(nb.types.UniTuple(nb.int64, 2)(READ_I64))

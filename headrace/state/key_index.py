@@ -131,9 +131,10 @@ class GroupIndex:
         if added == len(words):
             self._add(columns)
         elif added:
-            fresh = np.flatnonzero(codes >= start)
-            _, first = np.unique(codes[fresh], return_index=True)
-            self._add([c.take(pa.array(fresh[first])) for c in columns])
+            fresh = np.flatnonzero(codes >= start)[::-1]
+            first = np.empty(added, np.int64)
+            first[codes[fresh] - start] = fresh  # backwards: the first row of a key is written last
+            self._add([c.take(pa.array(first)) for c in columns])
         return codes
 
     def _add(self, columns: Sequence[pa.Array]) -> int:

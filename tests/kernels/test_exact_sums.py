@@ -1,16 +1,19 @@
-"""Kernels stay within their arrays. Compiled they do not look; as Python they do."""
+"""Kernels stay within their arrays (compiled they do not look; as Python they do), and round once."""
 
 from __future__ import annotations
 
 import math
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.aggregates.limbs import Limbs
-from headrace.kernels.exact_sums import add_reals, add_squares
+from headrace.aggregates.limbs import Limbs, Sums
+from headrace.kernels.exact_sums import POINT, add_reals, add_squares
 
 EDGES = (0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, sys.float_info.max, -sys.float_info.max)
 
@@ -25,3 +28,35 @@ def test_no_number_has_digits_beyond_the_places(power: int, add: Any, value: flo
         done = add.py_func(slots, values, values.view(np.int64), 0, limbs.column, sums)
         limbs.have(np.arange(len(limbs.column)))
     assert done == 1
+
+
+def limbs_of_places(low: int, high: int) -> st.SearchStrategy[list[int]]:
+    """Sums of digits: small ones, ones at the edges of words, and any."""
+    edges = [
+        sign * (1 << bits) + more
+        for bits in (0, 28, 31, 32, 53, 60, 62)
+        for sign in (1, -1)
+        for more in (-1, 0, 1)
+    ]
+    limb = st.one_of(
+        st.just(0), st.sampled_from(edges), st.integers(-(2**33), 2**33), st.integers(-(2**62), 2**62)
+    )
+    return st.lists(limb, min_size=high - low, max_size=high - low)
+
+
+@given(
+    st.integers(1, 70).flatmap(lambda low: st.tuples(st.just(low), limbs_of_places(low, low + 5))),
+    st.randoms(),
+)
+def test_a_sum_is_rounded_once(found: tuple[int, list[int]], order: Any) -> None:
+    """Whatever its digits are, and wherever their columns: the float64 nearest to the exact sum."""
+    low, limbs = found
+    columns = list(range(len(limbs)))
+    order.shuffle(columns)
+    line = np.array([[limbs[c] for c in columns]], np.int64)
+    exact = sum(Fraction(limb) * Fraction(2) ** (32 * (low + i - POINT)) for i, limb in enumerate(limbs))
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        nearest = math.inf if exact > 0 else -math.inf
+    assert Sums(line, np.array([low + c for c in columns], np.int64)).rounded()[0] == nearest

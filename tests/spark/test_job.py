@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -419,10 +420,15 @@ def test_each_source_is_scanned_once(spark: SparkSession, feed: Callable[..., An
     for name, text in texts.items():
         query = headrace.query(text, streams, name=name)
         job.add(name, query, sink=lambda rows, batch, name=name: got[name].extend(rows.collect()))
+    job.add("files", headrace.query(texts["by_k"], streams, name="files"), sink=tmp_path / "files")
     running = job.start(trigger={"availableNow": True})
     running.awaitTermination()
     assert running.exception() is None
     assert scans(running) == len(frames)
+    # The folder is written by Arrow in a session that sets no codec, and Spark reads it.
+    (written,) = {pq.read_metadata(each).created_by for each in (tmp_path / "files").rglob("*.parquet")}
+    assert written.startswith("parquet-cpp-arrow")
+    assert spark.read.parquet(str(tmp_path / "files")).count() == len(got["by_k"]) == 8
     assert Counter((row.k, row.n) for row in got["by_k"]) == {("a", 5): 4, ("b", 5): 4}
     assert sum(row.n for row in got["by_j"]) == 40
     assert [row.v for row in got["rows"]] == [v for v in range(40) if v % 2 == 0]

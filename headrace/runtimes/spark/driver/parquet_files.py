@@ -82,7 +82,7 @@ class ParquetFolder:
         local = local_path(path)
         if local is None or not Path(local).is_absolute() or is_connect(spark):
             return None
-        codec = CODECS.get((spark.conf.get(_CODEC, None) or "").lower())
+        codec = CODECS.get((spark.conf.get(_CODEC) or "").lower())
         if codec is None or not (spark.sparkContext.master or "").startswith("local") or not is_plain(schema):
             return None
         return ParquetFolder(Path(local), codec)

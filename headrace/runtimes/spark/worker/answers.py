@@ -21,7 +21,15 @@ from headrace.expressions import Expression, compile
 from headrace.flow.batch import Batch, concat
 from headrace.plan.analysis.partials import ROWS
 from headrace.plan.nodes.core import Plan
-from headrace.runtimes.spark.worker.packing import PASSING, Package, Route, from_ipc, packed, to_ipc
+from headrace.runtimes.spark.worker.packing import (
+    PASSING,
+    Package,
+    Route,
+    from_ipc,
+    ipc_buffer,
+    packed,
+    to_ipc,
+)
 from headrace.runtimes.spark.worker.report import report
 from headrace.runtimes.spark.worker.shards import shard_of, split
 from headrace.schema import Schema
@@ -71,6 +79,8 @@ def _column(value: Any, of: pa.DataType, count: int) -> pa.Array:
     """The value as a column of `count` rows; None becomes nulls."""
     if isinstance(value, pa.Array):
         return value.cast(of)
+    if isinstance(value, pa.Buffer):  # the results of a micro-batch: not copied
+        return pa.Array.from_buffers(of, 1, [None, pa.py_buffer(np.array([0, value.size], np.int32)), value])
     return pa.nulls(count, of) if value is None else pa.repeat(pa.scalar(value, of), count)
 
 
@@ -81,6 +91,9 @@ def side_output_count(kind: str, shard: int, stream: str, count: int) -> pa.Tabl
 
 MOST_ROWS: Final = 262_144
 """The maximum number of rows in one output batch."""
+
+ALONE: Final = 1 << 20
+"""The bytes from which a table of results leaves a host on its own."""
 
 AT: Final = "__headrace_at"
 """The time of a result, as the last column of packed results."""
@@ -183,7 +196,7 @@ class Outlet:
         rows = _with_time(batch, AT)
         parts = [rows.slice(begin, MOST_ROWS) for begin in range(0, rows.num_rows, MOST_ROWS)]
         return [
-            side_output(RESULT, shard, {"query": query, "body": to_ipc(part), "rows": part.num_rows})
+            side_output(RESULT, shard, {"query": query, "body": ipc_buffer(part), "rows": part.num_rows})
             for part in parts
         ]
 
@@ -192,10 +205,13 @@ class Outlet:
     ) -> Iterator[pd.DataFrame]:
         """Everything as rows of the combined table."""
         leaving = self.leaving(next(iter(plans.values())).schema if plans else pa.schema([]))
-        tables = [*tables, *map(from_ipc, below)]
-        filled = pa.concat_tables([_filled(table, leaving) for table in tables]).combine_chunks()
-        for batch in filled.to_batches(max_chunksize=MOST_ROWS):
-            yield in_pandas(batch)
+        filled = [_filled(table, leaving) for table in (*tables, *map(from_ipc, below))]
+        # Large tables leave as they are: putting them together would copy their results once more.
+        small = [table for table in filled if table.nbytes < ALONE]
+        large = [table for table in filled if table.nbytes >= ALONE]
+        for table in [*([pa.concat_tables(small).combine_chunks()] if small else []), *large]:
+            for batch in table.to_batches(max_chunksize=MOST_ROWS):
+                yield in_pandas(batch)
 
     def _pass(
         self,

@@ -176,10 +176,15 @@ def _beside(
 
 def to_ipc(rows: pa.RecordBatch | pa.Table) -> bytes:
     """Rows as the bytes of an Arrow stream."""
+    return bytes(ipc_buffer(rows).to_pybytes())
+
+
+def ipc_buffer(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
+    """The same as a buffer of Arrow, without a copy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
-    return bytes(sink.getvalue().to_pybytes())
+    return sink.getvalue()
 
 
 def from_ipc(data: bytes) -> pa.Table:
