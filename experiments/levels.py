@@ -40,10 +40,10 @@ def figure_5() -> Plan:
     return IStream(Join(Join(s1, s2, ("k1",), ("k2",)), s3))
 
 
-def engine_at(level: str) -> Engine:
+def engine_at(level: str, strategy: str = "auto") -> Engine:
     """Each stream vouches for itself, and S3 comes two seconds later than the others."""
     skew = SkewMatrix.of(NAMES, {(name, name): [(0, 1)] for name in NAMES})
-    engine = Engine()
+    engine = Engine(strategy=strategy)
     rules = Rules(disordered=True, enforce="strict")
     engine.streams.manage(HeartbeatGenerator(Bounds.of(skew, timeout=10**15)), dict.fromkeys(SOURCES, rules))
     engine.add("q", figure_5())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments import (
     bound_costs,
+    chain,
     estimation,
     fig7,
     fig8,
@@ -29,6 +30,7 @@ FILES = (
     estimation,
     grouping,
     levels,
+    chain,
     memory_burst,
     memory_shedding,
     memory_granularity,

@@ -53,6 +53,13 @@ class Tuning:
     lock_seconds: float = 10.0
     """How long to wait for a checkpoint that a killed Spark driver still holds."""
 
+    # Scheduling
+
+    selectivity_rows: int = 64
+    """Rows that an operator must have taken before its selectivity is measured again."""
+    chart_steps: int = 256
+    """Steps of operators after which Chain measures selectivities again."""
+
     # Housekeeping of state
 
     compact_after: int = 256

@@ -401,7 +401,9 @@ def control_bounds(
 @_saying
 def control_strategy(
     context: typer.Context,
-    strategy: Annotated[str, typer.Argument(help="auto, dfs, bfs or rr, or with a batch size: dfs(100).")],
+    strategy: Annotated[
+        str, typer.Argument(help="auto, dfs, bfs, rr or chain, or with a batch size: dfs(100).")
+    ],
     as_json: Json = False,
 ) -> None:
     """Set the order in which operators run."""

@@ -7,6 +7,7 @@ import numpy as np
 from headrace.engine.timekeeper import Asking
 from headrace.errors import InputError
 from headrace.graph.graph import Graph
+from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.scheduling.executor import Agenda, Executor
 from headrace.scheduling.table import StateTable, strategy
@@ -27,7 +28,7 @@ class Loop:
     def run(self) -> None:
         """Run until no operator can do anything and no source can help an operator that waits."""
         while True:
-            node = self.agenda.ready()
+            node = self._next()
             if node is not None:
                 self._executor.run(node)
             elif not self.asking.ask(self.now):
@@ -40,8 +41,26 @@ class Loop:
         """
         for source in self.graph.sources.values():
             source.heartbeat(source.in_force(self.now))
-        while (node := self.agenda.ready()) is not None:
+        while (node := self._next()) is not None:
             self._executor.run(node, ask=False)
+
+    def _next(self) -> Node | None:
+        """The operator to run, if one may have work; ranks follow what was measured since."""
+        table = self.table
+        if self.agenda.rank is None:
+            return self.agenda.ready()
+        if table.standing.look(self.graph.nodes, self._executor.steps):
+            table.forget()
+        node = self.agenda.ready()
+        if node is not None:
+            table.standing.came(node)
+        return node
+
+    def rank(self) -> None:
+        """Call when the graph or a strategy has changed: who goes first among the operators with work."""
+        self.table.standing.rewire(self.graph.nodes)
+        self.table.forget()
+        self.agenda.rank = self.table.rank if self.table.ranked else None
 
     def wake(self, source: SourceNode) -> None:
         """A source has new rows or a new heartbeat."""

@@ -60,7 +60,7 @@ class Scheduling:
         """The graph has changed."""
         self._arcs = wire(self._graph, self.propagation)
         self._label()
-        self.table.forget()
+        self._loop.rank()
 
     def _label(self) -> None:
         """Recompute the labels and gates of the graph for the current heartbeat level."""
@@ -71,6 +71,7 @@ class Scheduling:
         """Use another strategy, everywhere or at some nodes (or their names), from the next step on."""
         chosen = None if nodes is None else [node_named(self._graph, node) for node in nodes]
         self.table.choose(named_strategy(strategy), chosen)
+        self._loop.rank()
 
     def set_break(self, node: Node | str) -> None:
         """Cut the graph at the output of a node."""

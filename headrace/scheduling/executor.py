@@ -7,8 +7,9 @@ from heapq import heapify, heappop, heappush
 
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
+from headrace.scheduling.ranking import Rank
 from headrace.scheduling.rules import Action
-from headrace.scheduling.table import Entry, StateTable
+from headrace.scheduling.table import Entry, StateTable, fork_rule
 
 # The operators that may have work: those with new input, and those that it may affect.
 #
@@ -26,6 +27,8 @@ class Agenda:
         self._touched: set[int] = set()
         self.waiting: set[int] = set()
         """The places of the nodes that wait for a heartbeat."""
+        self.rank: Callable[[Node], Rank] | None = None
+        """The order of nodes with work, the least first; None: fresh ones first, inputs before outputs."""
 
     def use(self, nodes: Iterable[Node]) -> None:
         """Replace the nodes; all of the new ones may have work."""
@@ -49,7 +52,9 @@ class Agenda:
             heappush(self._fresh, node.place)
 
     def ready(self) -> Node | None:
-        """A node with new input, else one that may have work."""
+        """A node with new input, else one that may have work; with ranks, the first of those with work."""
+        if self.rank is not None:
+            return self._first(self.rank)
         while self._fresh:
             node = self._nodes[self._fresh[0]]
             if node.fresh:
@@ -60,6 +65,14 @@ class Agenda:
             if node.operator.more:
                 return node
             self._settle(place, node)
+        return None
+
+    def _first(self, rank: Callable[[Node], Rank]) -> Node | None:
+        """The node with work that has the least rank."""
+        for node in sorted((self._nodes[place] for place in self._stirred), key=rank):
+            if node.fresh or node.operator.more:
+                return node
+            self._settle(node.place, node)
         return None
 
     def _settle(self, place: int, node: Node) -> None:
@@ -121,9 +134,19 @@ class Executor:
             if action is Action.BACKTRACK:
                 before = node.predecessors[blocked_input(node)]
                 assert isinstance(before, Node)
+                if (branch := self._fork(before)) is not None:
+                    return branch
                 node, processed = before, 0
             else:
                 return self._apply(action, node)
+
+    def _fork(self, node: Node) -> Node | None:
+        """The branch that the fork after a node visits next; None if there is no fork, or nothing to do."""
+        entry = self.table.entry(node)
+        if len(node.successors) < 2 or entry.broken:
+            return None
+        action = fork_rule(entry.strategy).decide(NodeView(node, entry, 0))
+        return self._apply(action, node) if action is Action.FORWARD else None
 
     def _apply(self, action: Action, node: Node) -> Node | None:
         """The operator to run next after an action; None to exit."""
@@ -133,6 +156,8 @@ class Executor:
             return next_branch(node, node.tsm_successors)
         if action is Action.ENCORE:
             return node
+        if action is Action.TURN:
+            return next_reader(node.predecessors[blocked_input(node)], node)
         if action is Action.DEMAND:
             before = node.predecessors[blocked_input(node)]
             if (
@@ -166,6 +191,11 @@ class NodeView:
     @property
     def more(self) -> bool:
         return self._node.operator.more
+
+    @property
+    def fork_more(self) -> bool:
+        before = self._node.predecessors[blocked_input(self._node)]
+        return isinstance(before, SourceNode) and any(has_work(after) for after in before.successors)
 
     @property
     def k(self) -> int:
@@ -212,6 +242,18 @@ def next_branch(node: Node, branches: list[Node]) -> Node:
             node.branch = (node.branch + step) % len(branches)
             return branch
     return branches[0]
+
+
+def has_work(node: Node) -> bool:
+    """Whether a node got new input or has some left."""
+    return node.fresh or node.operator.more
+
+
+def next_reader(before: Node | SourceNode, node: Node) -> Node | None:
+    """The reader of a source that is next in turn after `node` and has work (the Fork of Figure 7)."""
+    branches = before.successors
+    own = branches.index(node)
+    return next((each for each in (*branches[own + 1 :], *branches[: own + 1]) if has_work(each)), None)
 
 
 def first_fresh(source: SourceNode) -> Node | None:

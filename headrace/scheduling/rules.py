@@ -19,6 +19,7 @@ class Action(Enum):
     FORWARD = "next := succ"
     FORWARD_TSM = "next := TSM-succ"
     ENCORE = "next := self"
+    TURN = "next := the next branch of the fork"
     BACKTRACK = "next := pred, repeat"
     DEMAND = "ask the source for an ETS, else exit"
     EXIT = "exit"
@@ -27,7 +28,8 @@ class Action(Enum):
 class View(Protocol):
     """The state variables of an operator: all that a rule may look at.
 
-    `processed` counts the rows taken since control came to it; `k` is the strategy's batch size.
+    `processed` counts the rows taken since control came to it; `k` is the strategy's batch size. `fork_more`:
+    it reads a source that others read too, and one of them has input.
     """
 
     @property
@@ -38,6 +40,9 @@ class View(Protocol):
 
     @property
     def more(self) -> bool: ...
+
+    @property
+    def fork_more(self) -> bool: ...
 
     @property
     def processed(self) -> int: ...
@@ -53,6 +58,7 @@ class Variables:
     yields: bool
     more: bool
     tsm_yields: bool = False
+    fork_more: bool = False
     processed: int = 0
     k: int = 1
 
@@ -80,6 +86,11 @@ def encore(view: View) -> Action | None:
 def encore_k(view: View) -> Action | None:
     """Encore with k-tuple batching: if more and fewer than k rows were taken since the last forward."""
     return Action.ENCORE if view.more and view.processed < view.k else None
+
+
+def in_turn(view: View) -> Action | None:
+    """Fork at a source: if a branch has input then next := that branch, in turn."""
+    return Action.TURN if view.fork_more else None
 
 
 def backtrack(view: View) -> Action | None:

@@ -30,7 +30,9 @@ from tests.spark.simulated import Cluster, embedded, on_spark
 from tests.spark.test_simulated import assert_in_order, micro_batches, promises
 from tests.strategies.plans import cases, tables_of
 
-STRATEGIES = st.sampled_from(["auto", "dfs", "bfs", "rr", "dfs(2)", "bfs(auto)", "rr(7)"])
+STRATEGIES = st.sampled_from(
+    ["auto", "dfs", "bfs", "rr", "dfs(2)", "bfs(auto)", "rr(7)", "chain(3)", "chain(auto)"]
+)
 EXECUTIONS = st.builds(
     Execution,
     STRATEGIES,

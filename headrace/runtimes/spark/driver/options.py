@@ -129,7 +129,7 @@ class SparkOptions:
     """
 
     strategy: str = "auto"
-    """Which operator of a shard runs next: `"dfs"`, `"bfs"`, `"rr"`, `"dfs(100)"` or `"auto"`."""
+    """Which operator of a shard runs next: `"dfs"`, `"bfs"`, `"rr"`, `"chain"`, `"dfs(100)"` or `"auto"`."""
 
     level: str = "operator"
     """Whose watermarks an operator waits for: `"operator"`, `"query"` or `"memory"`."""
