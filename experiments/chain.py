@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     method="bursts in which a row arrives with every other step of an operator; an operator that passes "
     "all, a condition that one row in ten passes, and up to eight operators that pass all; peak of all rows "
     "in buffers except the sink's; (b) Figure 5 as in `levels`, where O1 makes eight rows of one, under "
-    "pairs of strategy and level; every step takes 20 µs, so that the numbers are counts, the same everywhere",
+    "pairs of strategy and level; every step takes 20 µs, so the numbers are counts, the same everywhere",
     differs="Chain chooses among the operators that can run. Heartbeats per operator make O1 able to run "
     "ahead of S3, and where the machine is not overloaded it then does, under any strategy; so Chain does "
     "not replace the memory-aware labels, and works together with them.",
