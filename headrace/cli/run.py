@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace.cli.outcome import first_answers
-from headrace.cli.view import apart, as_line, as_table, ended, last_words, unused
+from headrace.cli.view import Show, as_line, as_table, ended, last_words, unused
 from headrace.errors import PipelineError, SparkError
 from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import Pipeline, load
@@ -23,7 +22,6 @@ from headrace.runtimes.embedded import Runner
 from headrace.runtimes.status import Status
 from headrace.runtimes.status_file import write_status
 
-Show = Callable[[Status], None]
 PAUSE: Final = 5.0
 
 
@@ -89,20 +87,22 @@ def _spark(pipeline: Pipeline, as_json: bool, quiet: bool, restart: Restart) -> 
     except SparkError as error:
         hint = f"{error.hint}, or run it without Spark: --runtime embedded"
         raise SparkError(error.code, error.message, place="pipeline.runtime", hint=hint) from None
+    from headrace.cli.spark_run import account, log_of, spark_writes_to, told_to
+
+    log = log_of(pipeline)
     runner = SparkRunner(
         pipeline,
         reset=restart.reset,
         reload=restart.reload,
         say=lambda message: None if quiet or as_json else print(f"note: {message}", file=sys.stderr),
     )
-
-    def told(progress: Any) -> None:
-        if not quiet:
-            print(json.dumps(asdict(progress)) if as_json else progress, file=sys.stderr)
-
-    with _stopping(runner):
-        result = runner.run(on_progress=told)
-    print(_account(pipeline, result, as_json), file=sys.stderr if _prints(pipeline) else sys.stdout)
+    with _stopping(runner), spark_writes_to(log):
+        if not (quiet or as_json):
+            print(f"note: starting Spark, whose own messages go to {log}", file=sys.stderr)
+        with _showing(False, quiet or as_json) as show:
+            result = runner.run(on_progress=told_to(pipeline, as_json, quiet, show))
+    words = account(pipeline, result, as_json, quiet)
+    print(words, file=sys.stderr if _prints(pipeline) else sys.stdout)
     return ended(_unused(result), as_json)
 
 
@@ -115,21 +115,6 @@ def _unused(result: Any) -> list[str]:
             if rows and lost >= rows:
                 found.append(stream)
     return list(dict.fromkeys(found))
-
-
-def _account(pipeline: Pipeline, result: Any, as_json: bool) -> str:
-    """The summary of a run on Spark, by query."""
-    if as_json:
-        return json.dumps({"pipeline": pipeline.name, **asdict(result)})
-    lines = [f"{pipeline.name} is {result.state}"]
-    for name, each in result.queries.items():
-        read = ", ".join(f"{rows:,} rows of {stream}" for stream, rows in each.rows.items()) or "no new rows"
-        told = f"{each.answers:,} answers, {each.late:,} late, {each.rejected:,} rejected"
-        lines.append(f"  query {name}: {read}; {told}")
-        lines += [line for stream in each.rows for line in apart(each.reasons, stream)]
-    if result.state == "stopped" and pipeline.spec.pipeline.checkpoint:
-        lines.append("  run it again to continue")
-    return "\n".join(lines)
 
 
 RUNTIMES: Final[dict[str, Callable[[Pipeline, bool, bool, Restart], int]]] = {

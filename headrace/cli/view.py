@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,9 @@ from headrace.runtimes.status import RUNNING, STARTING, Status, StreamStatus
 from headrace.runtimes.status_file import read
 from headrace.runtimes.why import Why
 from headrace.runtimes.words import instant, length, size
+
+Show = Callable[[Status], None]
+"""Shows the status of a run while it goes on."""
 
 
 def as_table(status: Status) -> Group:

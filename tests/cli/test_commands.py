@@ -112,6 +112,14 @@ def test_a_run_on_spark_is_told_by_query(tmp_path: Path, monkeypatch: pytest.Mon
     assert "2 rejected with HR-R102; first: price: 'x' is not a number" in told
     assert "1 late by up to 2.5 s" in told
     assert "run it again" in told
+    assert "newest" not in told  # nothing is written yet
+    (tmp_path / "hot.jsonl").mkdir()
+    for batch in range(2):
+        (tmp_path / "hot.jsonl" / f"batch={batch}").mkdir()
+        (tmp_path / "hot.jsonl" / f"batch={batch}" / "part-0.txt").write_text(f'{{"auction":{batch}}}\n')
+    told = headrace("run", pipeline, "--runtime", "spark").stdout
+    assert "newest 2 answers of hot:\n    auction" in told
+    assert f"hot: answers in {tmp_path / 'hot.jsonl'}" in told
     scripted = json.loads(headrace("run", pipeline, "--runtime", "spark", "--json").stdout)
     assert scripted["queries"]["hot"]["answers"] == 7
 
