@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -137,6 +138,165 @@ def _doubles(values: pa.Array) -> Reals:
     return np.asarray(values.cast(pa.float64(), safe=False), np.float64) + 0.0
 
 
+@dataclass(frozen=True)
+class NearestRank:
+    """`approx_percentile(x, share)`: exact; the least value that this share of the values does not exceed.
+
+    The state is all values, sorted.
+    """
+
+    share: float
+    arguments: ClassVar = (None,)
+
+    def result(self, of: DataType) -> DataType:
+        """The type of x."""
+        if not (pt.is_integer(of) or pt.is_floating(of) or pt.is_decimal(of)):
+            hint = "cast it to a number first"
+            raise PlanError(
+                "HR-P006", f"approx_percentile cannot take {of}", place="approx_percentile", hint=hint
+            )
+        return of
+
+    def initialize(self) -> list[Any]:
+        return []
+
+    def iterate(self, state: list[Any], values: pa.Array) -> list[Any]:
+        return self.merge(state, values.to_pylist())
+
+    def merge(self, state: list[Any], later: list[Any]) -> list[Any]:
+        return sorted((*state, *later), key=rank)
+
+    def terminate(self, state: list[Any]) -> Any:
+        return state[max(0, math.ceil(Fraction(self.share) * len(state)) - 1)] if state else None
+
+
+@dataclass(frozen=True)
+class Greatest:
+    """`topk(x, count)`: the greatest values in descending order; `distinct` leaves out repeated ones."""
+
+    count: int
+    distinct: bool
+    arguments: ClassVar = (None,)
+
+    def result(self, of: DataType) -> DataType:
+        """A list."""
+        _refuse_nested("topk", of)
+        return pa.list_(of)
+
+    def initialize(self) -> list[Any]:
+        return []
+
+    def iterate(self, state: list[Any], values: pa.Array) -> list[Any]:
+        if self.distinct:
+            values = pc.unique(values)
+        best = np.argsort(_ranks(values), kind="stable")[::-1][: self.count]
+        return self.merge(state, values.take(pa.array(best)).to_pylist())
+
+    def merge(self, state: list[Any], later: list[Any]) -> list[Any]:
+        found = sorted((*state, *later), key=rank, reverse=True)
+        if self.distinct:
+            found = [each for i, each in enumerate(found) if not i or rank(each) != rank(found[i - 1])]
+        return found[: self.count]
+
+    def terminate(self, state: list[Any]) -> list[Any]:
+        return state
+
+
+@dataclass(frozen=True)
+class Comoment:
+    """`corr(x, y)`, `covar_pop`, `covar_samp`: from exact sums, rounded once. Pairs with a NULL do not count.
+
+    The state counts pairs, and those that are not finite; then the sums of x, y, xx, yy and xy, as integers
+    in units of 2^-1074 and its square.
+    """
+
+    kind: str
+    arguments: ClassVar = (pa.float64(), pa.float64())
+    result: ClassVar = pa.float64()
+
+    def initialize(self) -> tuple[int, ...]:
+        return (0,) * 7
+
+    def iterate(self, state: tuple[int, ...], x: pa.Array, y: pa.Array) -> tuple[int, ...]:
+        return self._with(state, x, y, 1)
+
+    def expire(self, state: tuple[int, ...], x: pa.Array, y: pa.Array) -> tuple[int, ...]:
+        return self._with(state, x, y, -1)
+
+    def _with(self, state: tuple[int, ...], x: pa.Array, y: pa.Array, sign: int) -> tuple[int, ...]:
+        pairs = [(a, b) for a, b in zip(x.to_pylist(), y.to_pylist(), strict=True)]
+        known = [(_units(a), _units(b)) for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
+        added = (len(pairs), len(pairs) - len(known), sum(a for a, _ in known), sum(b for _, b in known))
+        squares = (sum(a * a for a, _ in known), sum(b * b for _, b in known), sum(a * b for a, b in known))
+        return tuple(old + sign * new for old, new in zip(state, (*added, *squares), strict=True))
+
+    def merge(self, state: tuple[int, ...], later: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(old + new for old, new in zip(state, later, strict=True))
+
+    def terminate(self, state: tuple[int, ...]) -> float | None:
+        count, odd, x, y, xx, yy, xy = state
+        free = count - (self.kind != "covar_pop")
+        if free <= 0:
+            return None
+        if odd:
+            return math.nan
+        both, of_x, of_y = count * xy - x * y, count * xx - x * x, count * yy - y * y
+        if self.kind != "corr":
+            return _rounded(Fraction(both, count * free << 2 * UNIT))
+        if not of_x or not of_y:
+            return None
+        size = math.sqrt(_rounded(Fraction(both * both, of_x * of_y)))
+        return size if both >= 0 else -size
+
+
+UNIT: Final = 1074
+"""Every finite double is a multiple of 2^-1074."""
+
+
+def _units(value: float) -> int:
+    """A finite double in units of 2^-1074."""
+    over, under = value.as_integer_ratio()
+    return over << (UNIT + 1 - under.bit_length())
+
+
+def _rounded(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+@dataclass(frozen=True)
+class Bits:
+    """`bit_and(x)`, `bit_or(x)`, `bit_xor(x)`: integers combined bit by bit."""
+
+    kind: str
+    arguments: ClassVar = (None,)
+
+    def result(self, of: DataType) -> DataType:
+        """The type of x."""
+        if not pt.is_integer(of):
+            name = f"bit_{self.kind}"
+            raise PlanError("HR-P006", f"{name} cannot take {of}", place=name, hint="cast it to BIGINT first")
+        return of
+
+    def initialize(self) -> tuple[int, ...]:
+        return ()
+
+    def iterate(self, state: tuple[int, ...], values: pa.Array) -> tuple[int, ...]:
+        return (int(BITS[self.kind].reduce(np.asarray([*state, *values.to_pylist()], np.int64))),)
+
+    def merge(self, state: tuple[int, ...], later: tuple[int, ...]) -> tuple[int, ...]:
+        found = np.asarray([*state, *later], np.int64)
+        return (int(BITS[self.kind].reduce(found)),) if len(found) else ()
+
+    def terminate(self, state: tuple[int, ...]) -> int | None:
+        return state[0] if state else None
+
+
+BITS: Final[dict[str, np.ufunc]] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
 class CollectList:
     """`collect_list(x)`: the values that are not NULL, in order of time; empty if there are none."""
 
@@ -213,6 +373,12 @@ class ListAgg:
 MAX_BY: Final = user_aggregate("max_by", ExtremeBy(True))
 MIN_BY: Final = user_aggregate("min_by", ExtremeBy(False))
 MEDIAN: Final = user_aggregate("median", Percentile(0.5))
+CORR: Final = user_aggregate("corr", Comoment("corr"))
+COVAR_POP: Final = user_aggregate("covar_pop", Comoment("covar_pop"))
+COVAR_SAMP: Final = user_aggregate("covar_samp", Comoment("covar_samp"))
+BIT_AND: Final = user_aggregate("bit_and", Bits("and"))
+BIT_OR: Final = user_aggregate("bit_or", Bits("or"))
+BIT_XOR: Final = user_aggregate("bit_xor", Bits("xor"))
 COLLECT_LIST: Final = user_aggregate("collect_list", CollectList)
 COLLECT_SET: Final = user_aggregate("collect_set", CollectSet)
 
@@ -220,6 +386,16 @@ COLLECT_SET: Final = user_aggregate("collect_set", CollectSet)
 def percentile(share: float) -> UserAggregate:
     """The percentile at a share from 0 to 1; its name has the share, because names identify state."""
     return user_aggregate(f"percentile[{share}]", Percentile(share))
+
+
+def nearest_rank(share: float) -> UserAggregate:
+    """The value at a share from 0 to 1."""
+    return user_aggregate(f"approx_percentile[{share}]", NearestRank(share))
+
+
+def greatest(count: int, distinct: bool) -> UserAggregate:
+    """The greatest values."""
+    return user_aggregate(f"topk{'distinct' * distinct}[{count}]", Greatest(count, distinct))
 
 
 def listagg(delimiter: str) -> UserAggregate:

@@ -6,14 +6,28 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
+from operator import and_, or_, xor
 from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.aggregates.library import CollectList, CollectSet, ExtremeBy, ListAgg, Percentile
+from headrace.aggregates.library import (
+    Bits,
+    CollectList,
+    CollectSet,
+    Comoment,
+    ExtremeBy,
+    Greatest,
+    ListAgg,
+    NearestRank,
+    Percentile,
+)
+from headrace.aggregates.sql_aggregate import SqlAggregate
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing.compare import NAN, Row, canonical, order_key
+from headrace.testing.statements import value_of
 
 Fold = Callable[[list[Any]], Any]
 
@@ -107,6 +121,50 @@ def percentile(what: Percentile, x: list[Any]) -> float | None:
     return (math.ceil(place) - place) * low + (place - math.floor(place)) * high
 
 
+def nearest_rank(what: NearestRank, x: list[Any]) -> Any:
+    """The first of the sorted values up to which there is at least this share of them."""
+    known = sorted((value for value in x if value is not None), key=order_key)
+    needed = Fraction(what.share) * len(known)
+    return next((value for number, value in enumerate(known, 1) if number >= needed), None)
+
+
+def greatest(what: Greatest, x: list[Any]) -> list[Any] | None:
+    """The greatest values, the greatest first."""
+    known = sorted((value for value in x if value is not None), key=order_key, reverse=True)
+    found: list[Any] = []
+    for value in known:
+        if not (what.distinct and found and order_key(found[-1]) == order_key(value)):
+            found.append(value)
+    return found[: what.count] or None
+
+
+def comoment(what: Comoment, x: list[Any], y: list[Any]) -> float | None:
+    """The mean product of the distances from both means, or that over both deviations."""
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
+    free = len(pairs) - (what.kind != "covar_pop")
+    if free <= 0:
+        return None
+    if not all(math.isfinite(value) for pair in pairs for value in pair):
+        return NAN
+    exact = [(Fraction(a), Fraction(b)) for a, b in pairs]
+    middle_x, middle_y = (sum((pair[i] for pair in exact), start=Fraction()) / len(exact) for i in (0, 1))
+    apart = [(a - middle_x, b - middle_y) for a, b in exact]
+    both = sum((a * b for a, b in apart), start=Fraction())
+    if what.kind != "corr":
+        return nearest(both / free)
+    of_x, of_y = (sum((pair[i] ** 2 for pair in apart), start=Fraction()) for i in (0, 1))
+    if not of_x or not of_y:
+        return None
+    size = math.sqrt(nearest(both**2 / (of_x * of_y)))
+    return size if both >= 0 else -size
+
+
+def bits(what: Bits, x: list[Any]) -> int | None:
+    """Bit by bit, over all values."""
+    known = [value for value in x if value is not None]
+    return reduce({"and": and_, "or": or_, "xor": xor}[what.kind], known) if known else None
+
+
 def collect_set(x: list[Any]) -> list[Any]:
     """The different values, sorted."""
     found: list[Any] = []
@@ -120,7 +178,12 @@ LIBRARY: Final[dict[type[Any], Callable[..., Any]]] = {
     ExtremeBy: extreme_by,
     Percentile: percentile,
     CollectList: lambda what, x: [value for value in x if value is not None],
+    NearestRank: nearest_rank,
+    Greatest: greatest,
+    Comoment: comoment,
+    Bits: bits,
     CollectSet: lambda what, x: collect_set(x),
+    SqlAggregate: lambda what, *columns: value_of(what, columns, fold),
     ListAgg: lambda what, x: what.delimiter.join(k) if (k := [v for v in x if v is not None]) else None,
 }
 COUNTS: Final[dict[str, Fold]] = {

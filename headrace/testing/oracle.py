@@ -368,11 +368,15 @@ def _starts_of(spec: windows.Sliding, time: int) -> range:
 
 
 def _rows(spec: windows.Rows, schema: Schema, happened: list[Element]) -> list[Element]:
-    """Each row is valid until `count` newer rows of its partition have come."""
-    partitions: dict[Row, list[Element]] = defaultdict(list)
-    for e in happened:
-        partitions[_pick(schema, spec.keys, e.row)].append(e)
-    return [e for partition in partitions.values() for e in _newest(spec.count, partition)]
+    """Each row is valid until `count` newer rows of its partition have come; in the order of all rows."""
+    partitions: dict[Row, list[int]] = defaultdict(list)
+    for place, e in enumerate(happened):
+        partitions[_pick(schema, spec.keys, e.row)].append(place)
+    found = list(happened)
+    for places in partitions.values():
+        for place, e in zip(places, _newest(spec.count, [happened[each] for each in places]), strict=True):
+            found[place] = e
+    return found
 
 
 def _sliding_rows(spec: windows.SlidingRows, schema: Schema, happened: list[Element]) -> list[Element]:

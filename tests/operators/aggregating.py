@@ -73,6 +73,13 @@ def library_calls(schema: Schema, numeric: list[str], placed: bool) -> list[User
     shares = (library.MEDIAN, library.percentile(0.3), library.percentile(1.0))
     found += [(each, (x,)) for each in shares for x in numeric]
     found += [(library.COLLECT_SET, (x,)) for x in names]
+    found += [(library.nearest_rank(share), (x,)) for share in (0.0, 0.3, 1.0) for x in numeric]
+    found += [(library.greatest(2, distinct), (x,)) for distinct in (False, True) for x in names]
+    whole = [x for x in numeric if pa.types.is_int64(schema.field(x).type)]
+    found += [(each, (x,)) for each in (library.BIT_AND, library.BIT_OR, library.BIT_XOR) for x in whole]
+    reals = [field.name for field in schema if field.type == pa.float64()]
+    pairs = (library.CORR, library.COVAR_POP, library.COVAR_SAMP)
+    found += [(each, (x, y)) for each in pairs for x in reals for y in reals]
     if placed:
         texts = [field.name for field in schema if field.type == pa.string()]
         found += [(library.COLLECT_LIST, (x,)) for x in names]

@@ -45,6 +45,20 @@ BIDS = pa.schema([("item", pa.int64()), ("price", pa.float64())])
 TEXT = """
     SELECT item, median(price) AS m, spread(price) AS s, twice(max(price)) AS t
     FROM bids [RANGE 8 SLIDE 4] WHERE twice(price) > 2 GROUP BY item"""
+IN_SQL = """
+    CREATE AGGREGATE weighed(x DOUBLE) : DOUBLE {
+        TABLE t(w DOUBLE, n BIGINT);
+        INITIALIZE: { INSERT INTO t VALUES (x, 1); }
+        ITERATE:    { UPDATE t SET w = (w * n + x) / 2, n = n + 1; }
+        TERMINATE:  { INSERT INTO RETURN SELECT w FROM t; }
+    };
+    CREATE AGGREGATE total(x DOUBLE) : DOUBLE {
+        TABLE t(s DOUBLE);
+        INITIALIZE: { INSERT INTO t VALUES (x); }
+        ITERATE:    { UPDATE t SET s = s + x; }
+        TERMINATE:  { INSERT INTO RETURN SELECT s / 2 FROM t; }
+    };
+    SELECT item, weighed(price) AS m, total(price) AS s FROM bids [RANGE 8 SLIDE 4] GROUP BY item"""
 INSTANTS = "SELECT item, median(price) AS m, spread(price) AS s FROM bids [RANGE 5] GROUP BY item"
 
 
@@ -107,7 +121,7 @@ def inputs_of(plan: Any) -> Inputs:
     return Inputs(promises=dict.fromkeys(names, TimerPromise(2)), rules=dict.fromkeys(names, rules))
 
 
-@pytest.mark.parametrize("text", [TEXT, INSTANTS])
+@pytest.mark.parametrize("text", [TEXT, INSTANTS, IN_SQL])
 @pytest.mark.parametrize("seed", range(3))
 def test_shards_workers_and_retries_change_nothing(text: str, seed: int) -> None:
     plan = query(text, definitions(Catalog({"bids": BIDS}, ticks_per_second=None))).plan
@@ -143,7 +157,7 @@ pickle.dump(out, open(sys.argv[2], "wb"))
 """
 
 
-@pytest.mark.parametrize("text", [TEXT, INSTANTS])
+@pytest.mark.parametrize("text", [TEXT, INSTANTS, IN_SQL])
 def test_a_worker_that_knows_nothing_runs_the_plan(text: str, tmp_path: Path) -> None:
     plan = query(text, definitions(Catalog({"bids": BIDS}, ticks_per_second=None))).plan
     batches, outlet = micro_batches(5), Outlet("__t")

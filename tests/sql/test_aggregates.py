@@ -80,6 +80,23 @@ def aggregate_in(plan: Plan) -> Aggregate:
         ("collect_set(item)", (7, 8)),
         ("listagg(item, ', ')", "7, 8, 7, 8"),
         ("string_agg(CAST(item AS STRING))", "7878"),
+        ("approx_percentile(price, 0.5)", 20.0),
+        ("percentile_approx(item, 0.5, 100)", 7),
+        ("percentile_approx(item, 1)", 8),
+        ("approx_percentile(price, 0.5) FILTER (WHERE price > 99)", None),
+        ("topk(price, 2)", (30.0, 20.0)),
+        ("topk(item, 3)", (8, 8, 7)),
+        ("topkdistinct(item, 3)", (8, 7)),
+        ("topk(item, 3) FILTER (WHERE item = 9)", None),
+        ("corr(item, price)", 0.0),
+        ("corr(price, price)", 1.0),
+        ("corr(price, 1)", None),
+        ("covar_pop(price, -price)", -200 / 3),
+        ("covar_samp(price, item)", 0.0),
+        ("covar_samp(price, item) FILTER (WHERE price = 10)", None),
+        ("bit_and(item)", 0),
+        ("bit_or(item)", 15),
+        ("bit_xor(item)", 0),
         ("listagg(item, NULL) FILTER (WHERE item = 9)", None),
     ],
 )
@@ -93,7 +110,14 @@ WINDOWS = ["[RANGE 4 SLIDE 2]", "[RANGE 3]", "[SESSION 2]", "[ROWS 2]", "[UNBOUN
 CALLS = [
     *("count_if(price > 15)", "bool_and(price > 15)", "bool_or(price > 15)", "approx_count_distinct(price)"),
     *("max_by(item, price)", "min_by(item, price)", "median(price)", "percentile(price, 0.9)"),
-    *("collect_list(price)", "collect_set(price)", "listagg(price, ';')"),
+    *("collect_list(price)", "collect_set(price)", "listagg(price, ';')", "approx_percentile(price, 0.3)"),
+    *(
+        "topk(price, 2)",
+        "topkdistinct(item, 2)",
+        "corr(item, price)",
+        "covar_samp(price, item)",
+        "bit_xor(item)",
+    ),
 ]
 
 

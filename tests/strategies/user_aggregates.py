@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.aggregates import library
 from headrace.plan.nodes.user_aggregates import UserAggregate, UserCall, user_aggregate, user_call
 from headrace.schema import Schema
+from headrace.sql import Catalog, declare
 
 INT: Final = pa.int64()
 
@@ -125,6 +126,39 @@ UNKNOWN: Final = user_aggregate("unknown", Unknown)
 BY: Final = library.MAX_BY
 DIGITS: Final = user_aggregate("digits", Digits)
 
+IN_SQL: Final = """
+CREATE AGGREGATE inserted(x BIGINT) : BIGINT {
+    TABLE held(v BIGINT);
+    INITIALIZE: { INSERT INTO held VALUES (x % 1000); }
+    ITERATE:    { INSERT INTO held VALUES (x % 1000); }
+    TERMINATE:  { INSERT INTO RETURN SELECT max(v) - min(v) + count(*) * 1000 FROM held; }
+};
+CREATE AGGREGATE decayed(x BIGINT, y BIGINT) : BIGINT {
+    TABLE state(e BIGINT, n INT);
+    INITIALIZE: { INSERT INTO state VALUES (x % 1000, 1); }
+    ITERATE:    { UPDATE state SET e = (2 * e + x % 1000) % 1009, n = n + 1 WHERE y > 0 OR n < 3; }
+    TERMINATE:  { INSERT INTO RETURN SELECT e * 100 + n FROM state; }
+};
+CREATE AGGREGATE commonest(x BIGINT) : BIGINT {
+    TABLE seen(v BIGINT, n INT);
+    INITIALIZE: { INSERT INTO seen VALUES (x, 1); }
+    ITERATE:    { UPDATE seen SET n = n + 1 WHERE v = x;
+                  INSERT INTO seen SELECT x, 1 WHERE NOT EXISTS (SELECT 1 FROM seen WHERE v = x); }
+    TERMINATE:  { INSERT INTO RETURN SELECT v FROM seen ORDER BY n DESC, v LIMIT 1; }
+    EXPIRE:     { UPDATE seen SET n = n - 1 WHERE v = x; DELETE FROM seen WHERE n = 0; }
+};
+"""
+
+
+def _in_sql() -> dict[str, UserAggregate]:
+    """The aggregates of `IN_SQL` by name."""
+    catalog = Catalog()
+    declare(IN_SQL, catalog)
+    found = {name: catalog.definitions.find(name) for name in catalog.definitions}
+    return {name: each for name, each in found.items() if isinstance(each, UserAggregate)}
+
+
+SQL: Final = _in_sql()
 UNORDERED: Final[tuple[UserAggregate, ...]] = (MEDIAN, TWO_LARGEST, MIXED, UNKNOWN)
 
 
@@ -134,6 +168,9 @@ def calls_on(schema: Schema, ordered: bool) -> list[UserCall]:
     found = [(each, (name,)) for each in (MEDIAN, TWO_LARGEST) for name in ints]
     found += [(UNKNOWN, (name,)) for name in schema.names]
     found += [(DIGITS, (name,)) for name in ints if ordered]
+    found += [(SQL["inserted"], (name,)) for name in ints]
+    found += [(SQL["commonest"], (name,)) for name in ints if ordered]
+    found += [(SQL["decayed"], (left, right)) for left in ints for right in ints if ordered]
     found += [(library.percentile(0.3), (name,)) for name in ints]
     found += [(library.listagg("-"), (f.name,)) for f in schema if ordered and f.type == pa.string()]
     pairs = [(each, (left, right)) for each in (MIXED, BY) for left in ints for right in ints]

@@ -9,7 +9,8 @@ of one can serve the other. The fingerprint covers the node's parameters and eve
 - columns of a stream that no operator reads;
 - whether the rows of a stream have to be sorted.
 
-The code of user-defined functions and aggregates is not covered, only their names and types.
+The Python code of user-defined functions and aggregates is not covered, only their names and types; the
+statements of an aggregate in SQL are.
 """
 
 from __future__ import annotations
@@ -146,7 +147,9 @@ def _plain(value: Any, scope: Schema) -> Any:
     if isinstance(value, Cast) and _only_widens(value, scope):
         return _plain(value.operand, scope)
     if isinstance(value, (UserAggregate, UserFunction)):
-        return [value.name, _plain(value.arguments, scope), getattr(value, "ordered", None)]
+        code = getattr(getattr(value, "definition", None), "identity", None)
+        own = [value.name, _plain(value.arguments, scope), getattr(value, "ordered", None)]
+        return own if code is None else [*own, code]
     if isinstance(value, pa.DataType):
         return _family(value)
     if isinstance(value, Enum):

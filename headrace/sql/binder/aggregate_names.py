@@ -30,5 +30,7 @@ SEES_NULLS: Final = frozenset({"first", "last"})
 MORE: Final = frozenset(
     {"count_if", "bool_and", "every", "bool_or", "some", "any", "approx_count_distinct", "max_by", "min_by"}
     | {"median", "percentile", "collect_list", "array_agg", "collect_set", "listagg", "string_agg"}
+    | {"approx_percentile", "percentile_approx", "topk", "topkdistinct", "corr", "covar_pop", "covar_samp"}
+    | {"bit_and", "bit_or", "bit_xor"}
 )
 """The names that `headrace.sql.binder.more_aggregates` reads. A user may define them otherwise."""

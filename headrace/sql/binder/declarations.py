@@ -1,4 +1,4 @@
-"""CREATE STREAM, CREATE TABLE and CREATE VIEW: names added to the catalog."""
+"""CREATE STREAM, CREATE TABLE, CREATE VIEW and CREATE AGGREGATE: names added to the catalog."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from headrace.plan.nodes.core import TimeKind
 from headrace.schema import DataType
 from headrace.sql.binder.changing_tables import changing_table
 from headrace.sql.binder.environment import Environment, renamed
+from headrace.sql.binder.sql_aggregates import declare_aggregate
 from headrace.sql.binder.translate import translate
 from headrace.sql.binder.types import schema_of
 from headrace.sql.catalog import MICROSECONDS, StreamDef, TableDef
 from headrace.sql.parser.clauses import (
+    AggregateDeclaration,
     ChangingTableDeclaration,
     Declaration,
     StreamDeclaration,
@@ -33,7 +35,8 @@ KINDS: Final = {"internal": TimeKind.INTERNAL, "latent": TimeKind.LATENT}
 def declare_in(env: Environment, declaration: Declaration) -> None:
     """Add a declaration to the catalog."""
     name = declaration.name
-    if name.name in env.catalog and not declaration.replace:
+    is_relation = not isinstance(declaration, AggregateDeclaration)
+    if is_relation and name.name in env.catalog and not declaration.replace:
         hint = "write CREATE OR REPLACE, or choose another name"
         fail(Code.NAME_TAKEN, f"a stream, table or view {name.name!r} already exists", name, hint)
     DECLARATIONS[type(declaration)](env, declaration)
@@ -101,4 +104,5 @@ DECLARATIONS: Final[dict[type[Any], Callable[[Environment, Any], None]]] = {
     TableDeclaration: _table,
     ChangingTableDeclaration: _changing_table,
     ViewDeclaration: _view,
+    AggregateDeclaration: declare_aggregate,
 }

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from headrace.aggregates.sql_aggregate import SqlAggregate
 from headrace.errors import PlanError
-from headrace.expressions import Case, Cast, Column, Expression, Literal
+from headrace.expressions import And, Case, Cast, Column, Comparison, Expression, IsNotNull, Literal
+from headrace.expressions.substitution import substitute
 from headrace.expressions.types import widens
 from headrace.plan.analysis.check import ends_known
 from headrace.plan.nodes.aggregates import result_type
@@ -135,9 +137,37 @@ class Grouping(Resolver):
         if self.clause == "GROUP BY":
             return super().aggregate(node, condition)
         inside = Inside(self)
-        asked = asked_of(inside, node, condition)
         self._round(node)
-        return self._called(inside, asked, node)
+        user = node.meta.get(USER)
+        if (
+            isinstance(user, UserAggregate)
+            and isinstance(user.definition, SqlAggregate)
+            and user.definition.folds
+        ):
+            return self._in_parts(inside, user, user.definition, node, condition)
+        return self._called(inside, asked_of(inside, node, condition), node)
+
+    def _in_parts(
+        self,
+        inside: Resolver,
+        user: UserAggregate,
+        made: SqlAggregate,
+        node: exp.Anonymous,
+        condition: exp.Expr | None,
+    ) -> Expression:
+        """An aggregate in SQL as an expression over the built-in ones that compute its columns."""
+        given = user_arguments(inside, node, user)
+        call_of(inside, Asked(user.name, given, user), user.name, node)
+        chosen = [IsNotNull(each) for each in given]
+        rows = And((*chosen, predicate(inside, condition))) if condition is not None else And(tuple(chosen))
+        named = dict(zip(made.columns.names, given, strict=True))
+        parts: dict[str, Expression] = {}
+        for (column, function, of), field in zip(made.folds, made.tables[0].schema, strict=True):
+            asked = Asked(function, (Case(((rows, substitute(of, named)),)),))
+            parts[column] = Cast(self._called(inside, asked, node), field.type)
+        count = self._called(inside, Asked("count", (Case(((rows, Literal(1)),)),)), node)
+        value = Cast(substitute(made.terminate_block.value, parts), made.result)
+        return Case(((Comparison(">", count, Literal(0)), value),))
 
     def quality(self, node: exp.Anonymous) -> Expression:
         """For a group, the worst quality of its rows: the answer depends on it."""

@@ -31,6 +31,8 @@ class Asked(NamedTuple):
     nulled: int = 0
 
 
+MOST: Final = 100_000
+"""The most values that topk collects."""
 Read = Callable[[Resolver, exp.Anonymous], Asked]
 
 
@@ -73,13 +75,52 @@ def _of(definition: UserAggregate, nulled: int = 0) -> Read:
     return read
 
 
-def _percentile(inside: Resolver, node: exp.Anonymous) -> Asked:
-    of, share = _given(node, 2)
-    value = _constant(inside, share)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        fail(Code.ARGUMENTS, "the percentage must be a number from 0 to 1", share, "write percentile(x, 0.5)")
-    definition = library.percentile(float(value))
-    return Asked(definition.name, (expression(inside, of),), definition)
+def _percentile(definition_at: Callable[[float], UserAggregate], most: int) -> Read:
+    """A percentile; a third argument, if allowed, is its accuracy."""
+
+    def read(inside: Resolver, node: exp.Anonymous) -> Asked:
+        of, share, *_ = _given(node, 2, most)
+        value = _constant(inside, share)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            hint = f"write {node.name.lower()}(x, 0.5), one call for each percentage"
+            fail(Code.ARGUMENTS, "the percentage must be a number from 0 to 1", share, hint)
+        definition = definition_at(float(value))
+        return Asked(definition.name, (expression(inside, of),), definition)
+
+    return read
+
+
+def _topk(distinct: bool) -> Read:
+    """The greatest values of a column."""
+
+    def read(inside: Resolver, node: exp.Anonymous) -> Asked:
+        of, count = _given(node, 2)
+        value = _constant(inside, count)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+            hint = f"write {node.name.lower()}(x, 3)"
+            fail(Code.ARGUMENTS, f"the number of values must be from 1 to {MOST:,}", count, hint)
+        definition = library.greatest(value, distinct)
+        return Asked(definition.name, (expression(inside, of),), definition)
+
+    return read
+
+
+def _comoment(definition: UserAggregate) -> Read:
+    """An aggregate over pairs of doubles."""
+
+    def read(inside: Resolver, node: exp.Anonymous) -> Asked:
+        found = [(each, expression(inside, each)) for each in _given(node, 2)]
+        for place, each in found:
+            if family(of := type_of(inside, each, place)) not in ("integer", "float", "decimal", "null"):
+                hint = "cast it to DOUBLE first"
+                fail(Code.TYPES, f"{node.name.lower()} takes numbers, not {sql_name(of)}", place, hint)
+        cast = tuple(
+            each if type_of(inside, each, place) == pa.float64() else Cast(each, pa.float64())
+            for place, each in found
+        )
+        return Asked(definition.name, cast, definition)
+
+    return read
 
 
 def _listagg(inside: Resolver, node: exp.Anonymous) -> Asked:
@@ -127,7 +168,17 @@ MORE: Final[dict[str, Read]] = {
     "max_by": _of(library.MAX_BY, 1),
     "min_by": _of(library.MIN_BY, 1),
     "median": _of(library.MEDIAN),
-    "percentile": _percentile,
+    "percentile": _percentile(library.percentile, 2),
+    "approx_percentile": _percentile(library.nearest_rank, 3),
+    "percentile_approx": _percentile(library.nearest_rank, 3),
+    "topk": _topk(False),
+    "topkdistinct": _topk(True),
+    "corr": _comoment(library.CORR),
+    "covar_pop": _comoment(library.COVAR_POP),
+    "covar_samp": _comoment(library.COVAR_SAMP),
+    "bit_and": _of(library.BIT_AND),
+    "bit_or": _of(library.BIT_OR),
+    "bit_xor": _of(library.BIT_XOR),
     "collect_list": _of(library.COLLECT_LIST),
     "array_agg": _of(library.COLLECT_LIST),
     "collect_set": _of(library.COLLECT_SET),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -177,4 +178,51 @@ class ChangingTableDeclaration:
     replace: bool
 
 
-Declaration = StreamDeclaration | ViewDeclaration | TableDeclaration | ChangingTableDeclaration
+@dataclass(frozen=True)
+class InsertClause:
+    """`INSERT INTO table (column, …) VALUES (…)` or `SELECT …`; into RETURN if there is no table."""
+
+    table: exp.Identifier | None
+    columns: tuple[exp.Identifier, ...]
+    values: tuple[exp.Expr, ...]
+    query: exp.Expr | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class UpdateClause:
+    """`UPDATE table SET column = value, … WHERE …`."""
+
+    table: exp.Identifier
+    values: tuple[tuple[exp.Identifier, exp.Expr], ...]
+    where: exp.Expr | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class DeleteClause:
+    """`DELETE FROM table WHERE …`."""
+
+    table: exp.Identifier
+    where: exp.Expr | None
+    span: Span
+
+
+StatementClause = InsertClause | UpdateClause | DeleteClause
+
+
+@dataclass(frozen=True)
+class AggregateDeclaration:
+    """`CREATE AGGREGATE name(argument type, …) : type { TABLE …; INITIALIZE: {…} ITERATE: {…} … }`."""
+
+    name: exp.Identifier
+    arguments: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    result: exp.DataType
+    tables: tuple[tuple[exp.Identifier, tuple[tuple[exp.Identifier, exp.DataType], ...]], ...]
+    blocks: Mapping[str, tuple[StatementClause, ...]]
+    replace: bool
+
+
+Declaration = (
+    StreamDeclaration | ViewDeclaration | TableDeclaration | ChangingTableDeclaration | AggregateDeclaration
+)

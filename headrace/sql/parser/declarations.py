@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
+from headrace.sql.parser.aggregates import AggregateParser
 from headrace.sql.parser.clauses import (
     ChangingTableDeclaration,
     Declaration,
@@ -16,16 +17,14 @@ from headrace.sql.parser.clauses import (
     TableDeclaration,
     ViewDeclaration,
 )
-from headrace.sql.parser.windows import WindowParser
+from headrace.sql.parser.names import Columns, Names
 from headrace.sql.place import Code, fail, nearest
 
-Columns = tuple[tuple[exp.Identifier, exp.DataType], ...]
-Names = tuple[exp.Identifier, ...]
 DECLARATION: Final = "declaration"
 """The key in a CREATE's `meta` for its declaration."""
 
 
-class DeclarationParser(WindowParser):
+class DeclarationParser(AggregateParser):
     """Parses declarations to frozen data; the CREATE node only carries them."""
 
     def _parse_create(self) -> exp.Create | exp.Command:
@@ -34,27 +33,15 @@ class DeclarationParser(WindowParser):
         word, token = self._curr.text.upper(), self._curr or self._prev
         read = KINDS.get(word)
         if read is None:
-            hint = nearest(word, KINDS, "write CREATE STREAM …, CREATE TABLE … or CREATE VIEW …")
+            hint = nearest(
+                word, KINDS, "write CREATE STREAM …, CREATE TABLE …, CREATE VIEW … or CREATE AGGREGATE …"
+            )
             fail(Code.STATEMENT, f"CREATE cannot be followed by {self._curr.text or 'nothing'}", token, hint)
         self._advance()
         declaration = read(self, replace)
         create = exp.Create(this=declaration.name, kind=word).update_positions(token)
         create.meta[DECLARATION] = declaration
         return create
-
-    def _parse_name(self, of: str) -> exp.Identifier:
-        """Parse an identifier; `of` says what it names, for the error."""
-        at = self._curr or self._prev
-        found = self._parse_id_var(any_token=False)
-        if not isinstance(found, exp.Identifier) or not found.name:
-            fail(Code.SYNTAX, f"expected the name of {of}", at)
-        return found
-
-    def _expect(self, token: TokenType, sign: str) -> None:
-        """Consume a token or raise an error."""
-        if not self._match(token):
-            hint = "write CREATE VIEW name AS SELECT …" if self._curr.token_type == TokenType.ALIAS else ""
-            fail(Code.SYNTAX, f"expected {sign}", self._curr or self._prev, hint)
 
     def _parse_stream_declaration(self, replace: bool) -> StreamDeclaration:
         name = self._parse_name("a stream")
@@ -64,41 +51,18 @@ class DeclarationParser(WindowParser):
         return StreamDeclaration(name, columns, time, replace)
 
     def _parse_declared_columns(self) -> Columns:
-        columns = [self._parse_declared_column()]
-        while self._match(TokenType.COMMA):
-            columns.append(self._parse_declared_column())
+        columns = self._parse_columns()
         if self._match(TokenType.PRIMARY_KEY, advance=False):
             hint = "remove it, and make a table of the stream: CREATE TABLE t PRIMARY KEY (k) FROM s"
             fail(Code.SYNTAX, "a stream has no PRIMARY KEY", self._curr, hint)
         self._expect(TokenType.R_PAREN, ")")
-        return tuple(columns)
-
-    def _parse_declared_column(self) -> tuple[exp.Identifier, exp.DataType]:
-        name = self._parse_name("a column")
-        at = self._curr or self._prev
-        of = self._parse_types(allow_identifiers=False)
-        if not isinstance(of, exp.DataType):
-            fail(
-                Code.UNKNOWN_TYPE,
-                f"{at.text!r} is not a type",
-                at,
-                "types: BIGINT, DOUBLE, STRING, TIMESTAMP, …",
-            )
-        return name, of.update_positions(at)
+        return columns
 
     def _parse_view_declaration(self, replace: bool) -> ViewDeclaration:
         name = self._parse_name("a view")
         columns = self._parse_names("a column") if self._match(TokenType.L_PAREN) else ()
         self._expect(TokenType.ALIAS, "AS and a query")
         return ViewDeclaration(name, columns, self._parse_query(), replace)
-
-    def _parse_query(self) -> exp.Expr:
-        """A whole query of any kind."""
-        at: Token = self._curr or self._prev
-        found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select(nested=True)))
-        if found is None:
-            fail(Code.STATEMENT, "expected a query", at, "write SELECT …, or CREATE STREAM | TABLE | VIEW …")
-        return found
 
     def _parse_table_declaration(self, replace: bool) -> TableDeclaration | ChangingTableDeclaration:
         name = self._parse_name("a table")
@@ -137,14 +101,6 @@ class DeclarationParser(WindowParser):
         names = self._parse_names("a column of the key")
         self._match_text_seq("NOT", "ENFORCED")
         return names
-
-    def _parse_names(self, of: str) -> Names:
-        """Names up to a closing parenthesis."""
-        names = [self._parse_name(of)]
-        while self._match(TokenType.COMMA):
-            names.append(self._parse_name(of))
-        self._expect(TokenType.R_PAREN, ")")
-        return tuple(names)
 
     def _parse_changing_table(
         self, name: exp.Identifier, columns: Columns, keys: Names, replace: bool
@@ -201,4 +157,5 @@ KINDS: Final[dict[str, Callable[[DeclarationParser, bool], Declaration]]] = {
     "STREAM": DeclarationParser._parse_stream_declaration,
     "VIEW": DeclarationParser._parse_view_declaration,
     "TABLE": DeclarationParser._parse_table_declaration,
+    "AGGREGATE": DeclarationParser._parse_aggregate_declaration,
 }

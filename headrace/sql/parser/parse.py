@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
+from headrace.sql.parser.aggregates import in_one_piece, outside
 from headrace.sql.parser.clauses import ToStream
 from headrace.sql.parser.dialect import Cql, CqlParser
 from headrace.sql.parser.migrating import phrase_in
@@ -24,16 +25,19 @@ def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
     """Apply `rule` of the parser to each part of `text`; parts end with a semicolon."""
     dialect, tokens = Cql(), []
     try:
-        tokens = dialect.tokenize(text)
+        tokens = in_one_piece(dialect.tokenize(text))
         return dialect.parser(error_level=ErrorLevel.IMMEDIATE)._parse(rule, tokens, text)
     except RecursionError:
         raise
     except Fault as fault:
-        if fault.code in (Code.SYNTAX, Code.UNKNOWN_TYPE) and (phrase := phrase_in(tokens)) is not None:
+        if (
+            fault.code in (Code.SYNTAX, Code.UNKNOWN_TYPE)
+            and (phrase := phrase_in(outside(tokens))) is not None
+        ):
             fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
         raise
     except ParseError as error:
-        phrase = phrase_in(tokens)
+        phrase = phrase_in(outside(tokens))
         if phrase is not None:
             fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
         said = _description(error)
