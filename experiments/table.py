@@ -17,6 +17,7 @@ from experiments import (
     memory_burst,
     memory_granularity,
     memory_shedding,
+    per_key,
 )
 from experiments.result import Experiment
 
@@ -35,6 +36,7 @@ FILES = (
     memory_shedding,
     memory_granularity,
     bound_costs,
+    per_key,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}

@@ -421,12 +421,13 @@ def resume_source(source: SourceNode, chunk: Chunk) -> None:
     state = {k.removeprefix("promise:") for k in chunk if k.startswith("promise:")}
     if state == set(before):
         SourcePart(source).apply(chunk)
-        return
-    promise, source.promise = source.promise, _Forgetful()
-    try:
-        SourcePart(source).apply(chunk)
-    finally:
-        source.promise = promise
+    else:
+        promise, source.promise = source.promise, _Forgetful()
+        try:
+            SourcePart(source).apply(chunk)
+        finally:
+            source.promise = promise
+    source.keep_answered(chunk.get("promise:settings", ""))
 
 
 class _Forgetful:

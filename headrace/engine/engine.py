@@ -105,7 +105,8 @@ class Engine:
         added while others run a number of its own, and the same one when it is added again to restore it.
 
         `ordered`: its results leave in order of time; None: as the query says. If not, a group that a
-        punctuation closes is answered at once, before its window or session ends.
+        punctuation closes is answered at once, before its window or session ends, and a group by source when
+        its own source is complete.
         """
         planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
         if not isinstance(planned, Plan):

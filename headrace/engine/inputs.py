@@ -10,7 +10,9 @@ from headrace.engine.engine import Engine
 from headrace.engine.timekeeper import Heartbeats
 from headrace.errors import TimeError
 from headrace.graph.admission import Rules
-from headrace.plan.nodes.core import Source, TimeKind
+from headrace.plan.analysis.by_source import answers_by_source
+from headrace.plan.nodes.core import Plan, Source, TimeKind
+from headrace.plan.nodes.trees import sources_of
 from headrace.state.source_cells import check_column
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
 from headrace.time.row_promises import RowPromises
@@ -106,6 +108,16 @@ class Inputs:
         """The promise of a stream that has sources by a column."""
         promise = self.promise_of(stream)
         return promise if isinstance(promise, SourcesPromise) else None
+
+    def answers_early(self, plan: Plan) -> bool:
+        """Whether results that need not be in order may come earlier: closed groups, or groups by source."""
+        by_source = {
+            name: promise.by.column
+            for name in self.promises
+            if (promise := self.by_source(name)) is not None and self.rules_of(name).enforce == "strict"
+        }
+        closing = self.row_promises.punctuations
+        return answers_by_source(plan, by_source) or any(s.name in closing for s in sources_of(plan))
 
     def learns(self, stream: str) -> bool:
         """Whether arrivals on a stream prove anything."""

@@ -26,6 +26,7 @@ from headrace.schema import Schema
 from headrace.state.part import Chunk, Part, Value, decode, encode, widened
 from headrace.state.promises import from_bytes, from_plain, to_bytes, to_plain, unreadable
 from headrace.time.punctuation import Constant, Punctuate, Punctuation
+from headrace.time.timestamp import MIN_TIME
 
 # The snapshot of an arc: the items appended since the last one, and the position of each reader.
 
@@ -261,7 +262,7 @@ class SourcePart:
         punctuate = source.admission.punctuate
         chunk: dict[str, Any] = {name: getattr(source, name) for name in self.OWN}
         chunk |= {name: getattr(source.admission, name) for name in self.COUNTS}
-        chunk["promised"] = punctuate.promised
+        chunk["promised"], chunk["answered"] = punctuate.promised, source.answered
         chunk["reset"] = full
         chunk["punctuations"] = to_bytes([to_plain(each) for each in punctuate.written(full)])
         chunk["spoken"] = to_bytes([[read_at, to_plain(each)] for read_at, each in source.spoken])
@@ -276,6 +277,7 @@ class SourcePart:
         if chunk.get("reset", True):
             source.admission.punctuate = Punctuate()
         source.admission.punctuate.promised = chunk["promised"]
+        source.answered = chunk.get("answered", MIN_TIME)
         source.admission.punctuate.read(_punctuations(chunk))
         spoken = from_bytes(chunk["spoken"]) if "spoken" in chunk else []
         source.spoken = [(read_at, from_plain(each)) for read_at, each in spoken]

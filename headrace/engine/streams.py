@@ -17,6 +17,7 @@ from headrace.engine.timekeeper import Heartbeats, Timekeeper
 from headrace.errors import GraphError
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
+from headrace.graph.by_source import set_progress
 from headrace.graph.source import SourceNode
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.state.promises import to_bytes, to_plain
@@ -133,6 +134,7 @@ class Streams:
                 promise = StrongestPromise((promise, promises[stream.name]))
             source.promise, source.admission.rules = promise, rules
             source.arc.ordered = not rules.disordered
+            source.keep_answered("")
         self._note_sources()
 
     def use_policies(self, policies: Mapping[str, Policy]) -> None:
@@ -152,10 +154,12 @@ class Streams:
         """
         self.enter()
         source = self._graph.declare(stream)
+        before = source.promise.settings if isinstance(source.promise, SourcesPromise) else ""
         if isinstance(source.promise, SourcesPromise):
             promise.follow(source.promise)
         source.promise, source.admission.rules = promise, rules
         source.arc.ordered = not rules.disordered
+        source.keep_answered(before)
         self._note_sources()
 
     def _note_sources(self) -> None:
@@ -163,6 +167,7 @@ class Streams:
         self._declared.clear()
         self._periodic = [s for s in self._graph.sources.values() if s.policy.interval != MAX_TIME]
         self._loop.asking.use(self.keeper)
+        set_progress(self._graph)
 
     def rewire(self) -> None:
         """The graph has changed."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from headrace.arrays import Times
+from headrace.arrays import Ints, Times
 from headrace.errors import InputError
 from headrace.flow.arc import Arc
 from headrace.flow.batch import Batch, Extent, concat, sort_by_start
@@ -66,6 +66,11 @@ class SourceNode:
         self.waiting: list[Batch] = []
         """Rows that wait to be judged together with all others of their instant (`enter`)."""
         self._waiting_under = MIN_TIME
+        self.by_source: list[Node] = []
+        """The operators that answer a group when its own sources are complete."""
+        self.each_made = 0
+        self.answered = MIN_TIME
+        """The greatest promise about one of its sources that such an operator was given."""
         self.spread: Callable[[int], None] = ignore_heartbeat
         self.catch_up: Callable[[], None] = nothing_to_catch_up
 
@@ -249,7 +254,38 @@ class SourceNode:
         proven = max(self.promise.at(now, self.read_until), self.arc.heartbeat)
         made = not self.ended and self.heartbeat(proven)
         self.ets_made += made
-        return made
+        return self._make_each(now) or made
+
+    def _make_each(self, now: int) -> bool:
+        """The same for each of its sources, if an operator answers by source; True if that is new."""
+        if not self.by_source or self.ended or not isinstance(self.promise, SourcesPromise):
+            return False
+        found = self.promise.promise_each(now, self.read_until)
+        if found is None:
+            return False
+        self.each_made += 1
+        self.answered = max(self.answered, int(found.max()))
+        for node in self.by_source:
+            node.fresh = True
+        return True
+
+    @property
+    def each(self) -> Times:
+        """By cell of its sources, what was promised to operators that answer by source."""
+        assert isinstance(self.promise, SourcesPromise)
+        return self.promise.promised_each
+
+    def cells(self, column: pa.Array) -> Ints:
+        """The cell of each value of the column that names the source of a row."""
+        assert isinstance(self.promise, SourcesPromise)
+        return cells_of(column, self.promise.by.cells, self.promise.by.numbered)
+
+    def keep_answered(self, sources: str) -> None:
+        """Its sources are told apart in another way than by `sources`: what was answered for some of them
+        stays answered for all."""
+        same = isinstance(self.promise, SourcesPromise) and self.promise.settings == sources
+        if not same and self.answered > MIN_TIME:
+            self.heartbeat(self.answered)
 
     def in_force(self, now: int) -> int:
         """The heartbeat by which rows arriving at `now` are judged."""

@@ -38,6 +38,8 @@ class GroupIndex:
         self._used = 0
         self._null_code = EMPTY
         self._spill_store: SpillStore | None = None
+        self.epoch = 0
+        """Keys keep their codes as long as this stays the same."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -151,6 +153,7 @@ class GroupIndex:
 
     def _reindex(self) -> None:
         """Rebuild the index of all keys: the code of a key is its position."""
+        self.epoch += 1
         self._table = _new_table(2 * len(self.keys) + 64, self._spill_store)
         self._used, self._null_code = 0, EMPTY
         self._index_from(0)

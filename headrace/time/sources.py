@@ -85,8 +85,9 @@ class SourcesPromise:
     `disorder`: a row is less than that behind the newest row of its group. `confidence`: this is estimated,
     for each group, against the newest row of the stream. `latency`: at most so far behind the clock.
 
-    Laws: `at` never decreases; it and the lateness of rows depend on the arrivals only, not on when they are
-    asked for; how the rows of an instant are divided into batches does not matter.
+    Laws: `at` never decreases, nor does the promise of a cell; both and the lateness of rows depend on the
+    arrivals only, not on when they are asked for; how the rows of an instant are divided into batches does
+    not matter.
     """
 
     def __init__(
@@ -140,6 +141,11 @@ class SourcesPromise:
         """The group of each cell."""
         return self._group.copy()
 
+    @property
+    def promised_each(self) -> Times:
+        """By cell, what was promised for good: by `promise_each`, or before the rows of the last instant."""
+        return self._before
+
     # ------------------------------------------------------------------------------------------ arrivals
 
     def observe(self, times: Times, now: int, read: int | None = None, cells: Cells | None = None) -> None:
@@ -164,7 +170,7 @@ class SourcesPromise:
         clock = now - 1 if read is None else read
         bars = self._bars(clock)
         self._best = max(self._best, self._least(bars, clock))
-        self._before = bars[self._group]
+        self._before = np.maximum(self._before, bars[self._group])
         self._measure()
         self._seen = now
 
@@ -216,20 +222,30 @@ class SourcesPromise:
 
     def before_each(self, now: int) -> Times:
         """By cell, the promise that rows of `now` must keep: that of their group, and of the stream."""
-        if now <= self._seen:
-            return np.maximum(self._before, self._best)
-        bars = self._bars(now - 1)
-        return np.maximum(bars[self._group], max(self._best, self._least(bars, now - 1)))
+        return np.maximum(self._before, self._best) if now <= self._seen else self._each(now - 1)
+
+    def promise_each(self, now: int, read: int | None = None) -> Times | None:
+        """By cell, the promise that holds from now on, also for rows of this instant; None if none is new."""
+        found = self._each(now if read is None else read)
+        if np.array_equal(found, self._before):
+            return None
+        self._before = found
+        return found
 
     def hold(self, now: int, read: int | None) -> None:
         """Fix the promises by which rows are judged from now on (`held_each`)."""
-        clock = now if read is None else read
-        bars = self._bars(clock)
-        self._held = np.maximum(bars[self._group], max(self._best, self._least(bars, clock)))
+        self._held = self._each(now if read is None else read)
 
     def held_each(self) -> Times:
-        """By cell, the promise at the last call of `hold`."""
-        return self._held
+        """By cell, the promise at the last call of `hold`, and those made since."""
+        return np.maximum(self._held, self._before)
+
+    def _each(self, clock: int) -> Times:
+        """By cell, the promise of its group and of the stream, or what held before it changed groups."""
+        bars = self._bars(clock)
+        every = max(self._best, self._least(bars, clock))
+        found: Times = np.maximum(np.maximum(self._before, bars[self._group]), every)
+        return found
 
     def _bars(self, clock: int) -> Times:
         """By group, the heartbeat that its rows and the clock prove; MIN_TIME for none."""

@@ -72,6 +72,8 @@ class Reference:
     rows: list[Arrival] = field(default_factory=list)
     best: int = MIN_TIME
     clock: int = 0
+    kept: dict[str, int] = field(default_factory=dict)
+    """By device, what was promised about its group: it holds also if the device changes groups."""
 
     def group(self, device: str) -> int:
         by = self.promise.by
@@ -105,7 +107,10 @@ class Reference:
     def judge(self, now: int, rows: Iterable[Arrival]) -> list[bool]:
         """Which rows of an instant are late."""
         best = self.pass_until(now - 1)
-        return [time <= max(best, self.of_group(self.group(device), now - 1)) for _, device, time in rows]
+        for device in DEVICES:
+            of_group = self.of_group(self.group(device), now - 1)
+            self.kept[device] = max(of_group, self.kept.get(device, MIN_TIME))
+        return [time <= max(best, self.kept[device]) for _, device, time in rows]
 
 
 def engine_of(promise: SourcesPromise, rules: Rules = STRICT, plan: Plan = PLAN) -> Engine:

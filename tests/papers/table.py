@@ -17,6 +17,7 @@ DISORDER = "Tucker, Maier: Dealing with Disorder"
 MEMORY = "Cammert, Krämer, Seeger, Vaupel: Adaptive Memory Management"
 TIME = "Srivastava, Widom: Flexible Time Management"
 GRAPHS = "Bai, Thakkar, Wang, Zaniolo: A Flexible Query Graph Based Model"
+BEYOND = "Beyond the papers"
 
 BY_BATCH = (
     "On Spark a watermark can be made only in a micro-batch, and a timer starts one: on demand within a "
@@ -632,4 +633,10 @@ ROWS = (
     Row(136, GRAPHS, "§1", "Reconfiguration costs little",
         (), (),
         embedded="no", spark="no", note="Not measured yet."),
+    Row(137, BEYOND, "", "Progress per key: a group is answered when its own source is complete",
+        ("operators/group_progress.py:GroupProgress", "graph/by_source.py", "plan/analysis/by_source.py"),
+        ("engine/test_by_source.py::test_the_same_rows_and_never_later",
+         "engine/test_by_source.py::test_a_group_is_answered_as_soon_as_its_source_is_complete",
+         "spark/test_sources.py::test_shards_answer_a_group_when_its_source_is_complete_as_one_engine_does",
+         f"{PARITY}[groups by source]", f"{CLAIM}[per_key]")),
 )

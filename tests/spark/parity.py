@@ -131,6 +131,7 @@ class Case:
     """A query; `hosts` are the shards of each part it runs in, `most` the shards that are allowed.
 
     `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle.
+    `ordered`: results come in order of time.
     On Spark, `options` say what `inputs` say to one engine.
     """
 
@@ -140,6 +141,7 @@ class Case:
     most: int | None = None
     restart: bool = False
     counted: bool = False
+    ordered: bool = True
     execution: Execution = field(default_factory=Execution)
     options: Mapping[str, Any] | None = None
     query: Query = field(init=False)
@@ -383,6 +385,12 @@ CASES = {
     ),
     "heartbeats in rows": Case(
         PER_KEY, replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)}))
+    ),
+    "groups by source": Case(
+        "SELECT c, count(*) AS n, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY c",
+        promised(SourcesPromise(SourceGroups("c", 64, choose_after=None), 3, 40), DisorderPromise(6, 15)),
+        restart=True,
+        ordered=False,
     ),
     "sources by a column, and rows close keys": Case(
         JOINED,

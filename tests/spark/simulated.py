@@ -594,12 +594,13 @@ def embedded_instants(
     witnesses: tuple[Source, ...] = (),
     waited: bool = False,
     execution: Execution | None = None,
+    ordered: bool = True,
 ) -> Iterator[Outcome]:
     """What one engine in this process gives at each instant."""
     engine = (execution or Execution()).engine()
     inputs.install(engine, dict.fromkeys([*sources_of(plan), *witnesses]))
     engine.streams.recognise(inputs.row_promises)
-    engine.add("q", plan)
+    engine.add("q", plan, ordered=ordered)
     for name, data in tables.items():
         engine.load(name, data)
     all_read = [*sources_of(plan), *witnesses]

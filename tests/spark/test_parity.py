@@ -110,6 +110,7 @@ class Runs:
                 time_column="__t",
                 arrival="arrival",
                 shards=case.most,
+                ordered=case.ordered,
                 native=False,  # all of the plan in the engine: what it gives is the answer
             ),
             kinds=kinds_of(case),
@@ -140,8 +141,8 @@ def runs(
 def expected(case: Case) -> list[Outcome]:
     """What one engine gives in each micro-batch."""
     tables = {"names": NAMES} if case.query.tables else {}
-    execution = case.execution
-    each = embedded_instants(case.query.plan, case.inputs, _read_by(case), tables, execution=execution)
+    how = {"execution": case.execution, "ordered": case.ordered}
+    each = embedded_instants(case.query.plan, case.inputs, _read_by(case), tables, **how)
     batches = []
     for nows in ARRIVALS:
         batches.append(Outcome())

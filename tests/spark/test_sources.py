@@ -6,6 +6,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,10 @@ from hypothesis import strategies as st
 import headrace
 from headrace.engine.inputs import STRICT, Inputs
 from headrace.errors import HeadraceError, HeadraceWarning
+from headrace.expressions import col
 from headrace.graph.admission import Rules
-from headrace.plan.nodes.core import AggregateCall, Plan, RStream, SlidingAggregate, Source
+from headrace.plan.nodes.core import AggregateCall, Plan, RStream, Select, SlidingAggregate, Source
+from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.trees import sources_of
 from headrace.plan.nodes.windows import Sliding
 from headrace.runtimes.spark.driver.bounds import inputs_of
@@ -34,7 +37,7 @@ from headrace.time.sources import SourceGroups, SourcesPromise
 from tests.engine.test_sources import Arrival, arrivals
 from tests.laws import effort
 from tests.spark.conftest import Feed, played
-from tests.spark.simulated import Cluster, MicroBatch, embedded, on_spark
+from tests.spark.simulated import QUERY, Cluster, MicroBatch, embedded, embedded_instants, on_spark
 from tests.spark.test_simulated import GUARDS, micro_batches
 from tests.strategies.plans import cases, tables_of
 
@@ -127,6 +130,42 @@ def test_one_silent_device_of_many_delays_only_its_group() -> None:
     # While it holds the stream back, nothing is answered beyond its promise.
     held = [row[-1] for answers in found.by_batch[11:28] for row in answers]
     assert max(held, default=0) <= 109
+
+
+BY_DEVICE = SlidingAggregate(SOURCE, ("device",), (AggregateCall("n", "count"),), Sliding(10, 5))
+EARLY: dict[str, Plan] = {
+    "windows": RStream(BY_DEVICE, 5),
+    "sessions": SessionAggregate(SOURCE, ("device",), (AggregateCall("n", "count"),), 3),
+    "of a part": RStream(replace(BY_DEVICE, input=Select(SOURCE, col("k") > 0)), 5),
+}
+
+
+@effort(0.5, "one example takes long")
+@given(arrivals(), st.data(), st.integers(1, 3), st.sampled_from(sorted(EARLY)), st.integers(0, 2**32))
+def test_shards_answer_a_group_when_its_source_is_complete_as_one_engine_does(
+    rows: list[Arrival], data: st.DataObject, partitions: int, name: str, seed: int
+) -> None:
+    """In the same micro-batch; in the end they are the rows of the query in order."""
+    plan, batches = EARLY[name], batches_of(rows)
+    by = SourceGroups("device", data.draw(st.integers(1, 4)), None, data.draw(st.none() | st.integers(1, 3)))
+    bounds = SourcesPromise(by, data.draw(st.integers(0, 8)), data.draw(st.none() | st.integers(0, 30)))
+    inputs = Inputs(promises={"s": bounds}, rules={"s": STRICT})
+    assert inputs.answers_early(plan)
+    if not batches:
+        return
+    cluster = Cluster(random.Random(seed))
+    spread = on_spark(plan, inputs, batches, {}, partitions, cluster, early=frozenset({QUERY}))
+    whole = list(embedded_instants(plan, inputs, batches, {}, waited=True, ordered=False))
+    event(
+        "more than in order" if len(spread.answers) > len(embedded(plan, inputs, batches, {}).answers) else ""
+    )
+    for found, expected in zip(spread.by_batch, whole, strict=True):
+        assert Counter(found) == Counter(expected.answers)
+    cluster = Cluster(random.Random(seed))
+    ended = on_spark(plan, inputs, batches, {}, partitions, cluster, ends=True, early=frozenset({QUERY}))
+    in_order = embedded(plan, inputs, batches, {}, ends=True)
+    assert Counter(ended.answers) == Counter(in_order.answers)
+    assert Counter(map(repr, ended.late)) == Counter(map(repr, in_order.late))
 
 
 def test_packages_carry_a_number_for_each_active_cell_and_none_for_a_source() -> None:

@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 from headrace.engine.inputs import Inputs
 from headrace.pipeline import Pipeline
 from headrace.plan.nodes.core import Plan
-from headrace.plan.nodes.trees import sources_of
 from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.driver.progress import observed
 from headrace.runtimes.spark.driver.reading import takes
@@ -197,12 +196,9 @@ class Dataflow:
 
     @property
     def _early(self) -> frozenset[str]:
-        """The queries whose results need not be in order and that read a stream with punctuations."""
+        """The queries whose results need not be in order and may come earlier therefore."""
         loose = self.unordered if self.options.ordered else self.plans.keys()
-        closing = self.inputs.row_promises.punctuations
-        return frozenset(
-            name for name in loose if any(s.name in closing for s in sources_of(self.plans[name]))
-        )
+        return frozenset(name for name in loose if self.inputs.answers_early(self.plans[name]))
 
     def _control(self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World) -> ControlSpec:
         """How hosts follow the control log."""

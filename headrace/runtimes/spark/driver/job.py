@@ -226,8 +226,8 @@ class Job:
         self._compare(dataflow)
         given, log = queries[name], self._log
         before = {each: of for each, of in queries.items() if each != name}
-        closes = self.options.punctuations and not given.query.ordered  # then groups are answered early
-        if log is None or closes or name in self._running:
+        early = not given.query.ordered and dataflow.inputs.answers_early(given.query.plan)
+        if log is None or early or name in self._running:
             return self._start_again()
         asked = as_shards_see(name, given, pipeline_of(before))
         if asked is None or not self.has_home(asked):

@@ -146,8 +146,9 @@ class SparkOptions:
     ordered: bool = True
     """Emit the results in the order of their times, across shards.
 
-    Each micro-batch is put in order in one task. False leaves the results of each shard apart, and answers
-    groups that a punctuation closes before their windows end.
+    Each micro-batch is put in order in one task. False leaves the results of each shard apart, answers
+    groups that a punctuation closes before their windows end, and groups by the column of `sources` when
+    their own source is complete.
     """
 
     native: bool = True
