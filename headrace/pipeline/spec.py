@@ -1032,8 +1032,8 @@ class QuerySpec(Table):
     rejected: Sink | None = None
     """Where rejected rows go. Without it they are counted and not kept."""
     ordered: bool = True
-    """Results in time order. `false`: closed groups are answered before their windows end, and groups by source
-    when their own source is complete."""
+    """Results in time order. `false`: closed groups are answered before their windows end, and groups by
+    source when their own source is complete."""
 
 
 class MemoryTable(Table):

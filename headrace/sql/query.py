@@ -130,8 +130,8 @@ def query(
     """Parse and bind the one query in `text`, over `streams` and the declarations in the text.
 
     `ticks_per_second` is the default for streams that do not set it; None: sequence numbers. If results need
-    not be `ordered` by time, a group that a punctuation closes is answered before its window ends, and a group
-    by the column of `sources` when its own source is complete.
+    not be `ordered` by time, a group that a punctuation closes is answered before its window ends, and one by
+    the column of `sources` when its own source is complete.
     """
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()

@@ -174,6 +174,7 @@ def test_no_window_is_answered_twice_if_sources_are_told_apart_in_another_way(
             engine.streams.set_bounds(STREAMS[0].source, other, STRICT)
         elif number == at:
             other = data.draw(st.sampled_from([other, DisorderPromise(disorder)]))
+            engine.drain_late()
             snapshot, engine = engine.snapshot(), engine_of(PLANS["tumbling"], other)
             engine.adopt([snapshot])
         push(engine, here, now)

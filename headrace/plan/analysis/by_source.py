@@ -27,8 +27,9 @@ def answers_by_source(plan: Plan, columns: Columns) -> bool:
         return any(answers_by_source(branch, columns) for branch in plan.branches)
     if isinstance(plan, SessionAggregate):
         return key_of_sources(plan.input, plan.partition_keys, columns) is not None
-    is_windowed = isinstance(plan, SlidingAggregate)
-    return is_windowed and key_of_sources(plan.inputs[0], plan.keys, columns) is not None
+    if isinstance(plan, SlidingAggregate):
+        return key_of_sources(plan.input, plan.keys, columns) is not None
+    return False
 
 
 def key_of_sources(plan: Plan, keys: Sequence[str], columns: Columns) -> int | None:
