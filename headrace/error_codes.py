@@ -176,6 +176,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-M001": "State does not fit into the memory budget, even with the smallest windows.",
         "HR-M002": "The memory budget is not a size.",
         "HR-M003": "The memory policy does not exist.",
+        "HR-M004": "A query that is added does not fit into the memory budget with its smallest windows.",
         "HR-M101": "The policy is to spill, but there is no directory to spill to.",
         "HR-M102": "State cannot be written to disk.",
         "HR-M103": "Spilled state cannot be read back.",

@@ -325,12 +325,15 @@ def query_add(
     time: Annotated[
         str | None, typer.Option(help="Add a column of this name with the time of each row.")
     ] = None,
+    importance: Annotated[
+        float | None, typer.Option(help="How much its quality counts where a budget makes windows smaller.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add a query to a pipeline. It covers rows that are read from now on."""
     from headrace.cli.control import query_command, send
 
-    command = query_command(name, sql, sql_file, sink, late, rejected, existing, time)
+    command = query_command(name, sql, sql_file, sink, late, rejected, existing, time, importance)
     print(send(pipeline, command, as_json))
 
 

@@ -44,6 +44,7 @@ def query_command(
     rejected: str | None,
     existing: str | None,
     time: str | None,
+    importance: float | None = None,
 ) -> AddQuery:
     """The command that adds a query; its text is given, in a file, or on standard input (`-`)."""
     if (sql is None) == (sql_file is None):
@@ -64,6 +65,7 @@ def query_command(
         _sink(sink, more, "--sink"),
         None if late is None else _sink(late, sides, "--late"),
         None if rejected is None else _sink(rejected, sides, "--rejected"),
+        importance,
     )
 
 

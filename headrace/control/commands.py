@@ -28,6 +28,7 @@ class AddQuery:
     sink: str | Mapping[str, Any]
     late: str | Mapping[str, Any] | None = None
     rejected: str | Mapping[str, Any] | None = None
+    importance: float | None = None
 
 
 @dataclass(frozen=True)

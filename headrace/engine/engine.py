@@ -98,7 +98,15 @@ class Engine:
 
     # --------------------------------------------------------------------------------------------- queries
 
-    def add(self, query: str, plan: Plan | Planned, *, since: int = 0, ordered: bool | None = None) -> None:
+    def add(
+        self,
+        query: str,
+        plan: Plan | Planned,
+        *,
+        since: int = 0,
+        ordered: bool | None = None,
+        importance: float | None = None,
+    ) -> None:
         """Add a query; it covers rows pushed from now on, not those pushed before.
 
         `since` is its generation. Queries share operators only within a generation: give a query that is
@@ -107,6 +115,12 @@ class Engine:
         `ordered`: its results leave in order of time; None: as the query says. If not, a group that a
         punctuation closes is answered at once, before its window or session ends, and a group by source when
         its own source is complete.
+
+        `importance`: how much its quality counts beside that of others, where a budget makes windows smaller;
+        None: as the query says, 1 if it does not.
+
+        With a budget, a query that is added while others run must fit: if even its smallest windows would
+        not, beside those of the others and at the rates measured so far, an error says what would (HR-M004).
         """
         planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
         if not isinstance(planned, Plan):
@@ -118,12 +132,15 @@ class Engine:
             )
         if any(source.admission.rows_in for source in self.graph.sources.values()):
             self.run()  # not earlier: nodes that have read a table are not shared
+            self.memory.admit(query, planned, getattr(plan, "ticks_per_second", None))
         for table in getattr(plan, "tables", ()):
             if table.data is not None:
                 self.load(table.name, table.data)
         by_time = getattr(plan, "ordered", True) if ordered is None else ordered
         self.graph.add(query, planned, since, ordered=by_time)
         self._ticks[query] = getattr(plan, "ticks_per_second", None)
+        given = getattr(plan, "importance", 1.0) if importance is None else importance
+        self.graph.quality.importance[query] = given
         self._changed = True
         self._rewire()
 
@@ -178,6 +195,7 @@ class Engine:
         """Remove a query; operators that no other query uses are freed."""
         self.graph.remove(query)
         self._ticks.pop(query, None)
+        self.graph.quality.importance.pop(query, None)
         self._changed = True
         self._rewire()
 

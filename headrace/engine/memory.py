@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from headrace.errors import BudgetError, SpillError
 from headrace.graph.graph import Graph
 from headrace.memory.accounting import account
+from headrace.memory.admission import check_fits
 from headrace.memory.budget import budget_bytes, machine_bytes
 from headrace.memory.choice import Needs
 from headrace.memory.manager import POLICIES, Manager, Shortage
 from headrace.memory.share import Share
+from headrace.plan.nodes.core import Plan
+from headrace.plan.show import in_units
 from headrace.spill.store import SpillStore
 
 
@@ -96,6 +100,15 @@ class Memory:
         self.manager.budget, self.manager.policy = bytes, policy
         return bytes
 
+    def admit(self, query: str, plan: Plan, ticks_per_second: int | None) -> None:
+        """Raise an error if a new query does not fit into the budget with its smallest windows (HR-M004).
+
+        With the policy `spill` every query fits.
+        """
+        if isinstance(self.manager, Manager) and self.manager.policy == "fail":
+            span = in_units(ticks_per_second)
+            check_fits(query, plan, self.manager.measured(), self.manager.budget, span)
+
     def set_share(self, share: int, budget: int, *, policy: Shortage = "fail") -> None:
         """Hold about `share` bytes of a budget that several engines have together.
 
@@ -110,6 +123,11 @@ class Memory:
         assert isinstance(self.manager, Share)
         needs, held = self.manager.needs()
         return needs, held, self.manager.names()
+
+    def arrivals(self) -> dict[str, dict[str, Any]]:
+        """With a budget: how many rows of each stream came, and when, as plain data."""
+        assert self.manager is not None
+        return self.manager.arrivals()
 
     def _check(self, policy: Shortage) -> None:
         """Raise an error if the policy is unknown, or needs a store that there is not."""

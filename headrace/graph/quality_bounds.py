@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.graph.node import Node
@@ -31,6 +31,8 @@ class Quality:
 
     def __init__(self) -> None:
         self._claims: dict[str, list[Claim]] = {}
+        self.importance: dict[str, float] = {}
+        """How much the quality of each query counts; 1 if it is not named."""
 
     def allows(self, plan: Plan, node: Node) -> bool:
         """Whether a query may use the node and all below it; its plan differs from theirs only in bounds."""
@@ -66,6 +68,10 @@ class Quality:
                 if query not in users:
                     users.append(query)
         return found
+
+    def weight(self, queries: Iterable[str]) -> float:
+        """How much the quality of an operator counts that these queries use."""
+        return sum(self.importance.get(query, 1.0) for query in queries)
 
     def node(self, query: str, written: Plan) -> Node | None:
         """The node that runs a window or granularity of a query's plan as written."""

@@ -127,8 +127,7 @@ def decide(needs: Needs, budget: int) -> Decision:
     """The sizes and granularities to use from now on, with hysteresis so that they do not flap."""
     windows, grains = needs.windows, needs.grains
     outlook = Outlook(needs.fixed, windows, grains, [each.size for each in grains])
-    smallest = [each.least for each in windows]
-    least = min(outlook.at(values).peak(smallest) for values in _extremes(grains))
+    least = least_need(needs)
     target, last = tuning.current.budget_target, tuning.current.budget_reserve
     limit = target if least <= target * budget else last
     sizes, values = choose_both(outlook, grains, limit * budget)
@@ -145,6 +144,13 @@ def decide(needs: Needs, budget: int) -> Decision:
     needed = outlook.at(values).peak(sizes)
     forecast = Forecast(int(needs.held), int(needed), int(least))
     return Decision(tuple(sizes), tuple(values), forecast)
+
+
+def least_need(needs: Needs) -> float:
+    """The bytes needed at the smallest windows: of the finest granularities or the coarsest, the lesser."""
+    outlook = Outlook(needs.fixed, needs.windows, needs.grains, [each.size for each in needs.grains])
+    smallest = [each.least for each in needs.windows]
+    return min(outlook.at(values).peak(smallest) for values in _extremes(needs.grains))
 
 
 def _extremes(grains: Sequence[GrainDemand]) -> list[list[int]]:
@@ -283,10 +289,10 @@ class Cohort:
 class _Adjustable:
     """The common part of windows and granularities.
 
-    `size` is the current one, `weight` the number of queries that a change affects. `rate` is the number of
-    rows per tick from `now` on; `bytes` is what a row costs while it is held, in all operators. `delay` is by
-    how much rows outlive their ends because another stream is behind. `unchanged` are the ticks since the
-    last change.
+    `size` is the current one, `weight` the importance of the queries that a change affects. `rate` is the
+    number of rows per tick from `now` on; `bytes` is what a row costs while it is held, in all operators.
+    `delay` is by how much rows outlive their ends because another stream is behind. `unchanged` are the ticks
+    since the last change.
     """
 
     least: int

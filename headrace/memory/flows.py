@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any, Self
 
@@ -123,15 +124,14 @@ def demand_of(
     now: int,
     delay: int,
     prior: float,
-    weight: int,
+    weight: float,
     unchanged: int,
 ) -> Demand:
     """A window as input to `choose`; `prior` is the cost of a row until it is measured."""
     operator, size = node.operator, size_of(node)
     bounds = operator.history.bounds if isinstance(operator, Adaptable) else None
     least, most = (size, size) if bounds is None else (bounds.least, bounds.most)
-    short = max(1, min(least // 2, most // 64))
-    rate = sum(a.rate(short, max(short, most // 16)) for a in behind)
+    rate = rate_of(behind, least, most)
     delay, cost = min(delay, most), prior if flow.cost is None else flow.cost
     return Demand(
         least=least,
@@ -148,6 +148,12 @@ def demand_of(
 
 
 # Rates of streams in rows per tick of application time, from counts alone: no clock is read.
+
+
+def rate_of(arrivals: Sequence[Arrivals], least: int, most: int) -> float:
+    """The rate that counts for a window within these bounds, in rows per tick."""
+    short = max(1, min(least // 2, most // 64))
+    return sum(each.rate(short, max(short, most // 16)) for each in arrivals)
 
 
 _KEPT = 64

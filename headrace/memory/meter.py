@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from headrace import tuning
 from headrace.flow.batch import Batch
@@ -11,6 +11,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.origins import sources_behind
 from headrace.memory.accounting import account, charge
+from headrace.memory.admission import LINE, OVERHEAD, Measured, row_cost
 from headrace.memory.choice import Demand, GrainDemand, Needs
 from headrace.memory.flows import (
     Arrivals,
@@ -23,14 +24,21 @@ from headrace.memory.flows import (
     windows_of,
 )
 from headrace.operators.adaptable import Adaptable
+from headrace.plan.analysis.ordering import Order
+from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.quality import without_bounds
+from headrace.plan.nodes.trees import everywhere
 from headrace.state.part import Chunk
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 _SLACK: Final = 1.3
 """Growing state has at most a third of unused capacity."""
-_OVERHEAD: Final = 2.5
-_LINE: Final = 48
-"""Until it is measured, the cost of a row is its bytes and a line of numbers, times the overhead."""
+
+
+def _written(plan: Plan) -> Plan:
+    """A plan of the graph as a query has it: without bounds, and without the sorts that the graph added."""
+    plain = everywhere(plan, lambda node: node.input if isinstance(node, Order) else node)
+    return without_bounds(plain)
 
 
 class Meter:
@@ -57,6 +65,10 @@ class Meter:
             first, last = int(batch.start.min()), int(batch.start.max())
             self._arrivals.setdefault(stream, Arrivals()).note(len(batch), batch.bytes(), first, last)
             self._fresh += len(batch)
+
+    def arrivals(self) -> dict[str, dict[str, Any]]:
+        """By stream, what came, as plain data."""
+        return {name: each.state() for name, each in self._arrivals.items()}
 
     def _mark(self) -> int:
         """Record how many rows of each stream have come; returns the newest time."""
@@ -134,36 +146,48 @@ class Meter:
         """What the windows and granularities hold and will need, in the order of the graph."""
         nodes, coarsened = windows_of(self._graph), grains_of(self._graph)
         users = self._graph.quality.nodes()
-        demands = [self._demand(node, len(users.get(node, ()))) for node in nodes]
-        grains = [self._grain_demand(node, nodes, demands, len(users.get(node, ()))) for node in coarsened]
+        weights = {node: self._graph.quality.weight(queries) for node, queries in users.items()}
+        demands = [self._demand(node, weights.get(node, 1.0)) for node in nodes]
+        grains = [self._grain_demand(node, nodes, demands, weights.get(node, 1.0)) for node in coarsened]
         held = self._held(nodes, demands) + sum(
             each.bytes * self._grains[node.id].live(self._frontier)
             for node, each in zip(coarsened, grains, strict=True)
         )
         return Needs(self._fixed, held, tuple(demands), tuple(grains))
 
+    def measured(self) -> Measured:
+        """What is known about the queries that run and their streams, for a query that wants to come."""
+        for node in windows_of(self._graph):
+            self._flows.setdefault(node.id, Flow())
+        for node in grains_of(self._graph):
+            self._grains.setdefault(node.id, GrainFlow())
+        known = [each.cost for each in (*self._flows.values(), *self._grains.values()) if each.cost]
+        counted = [(n, self._flows[n.id]) for n in windows_of(self._graph)]
+        shares = {_written(node.plan): flow.share for node, flow in counted if flow.time is not None}
+        arrivals = {name: [each] for name, each in self._arrivals.items()}
+        return Measured(self._needs(), arrivals, max(known, default=None), shares)
+
     def _rows_until_look(self, needs: Needs, budget: int) -> int:
         """How many rows may come before the next look."""
         dearest = max([1.0, *(each.bytes for each in (*needs.windows, *needs.grains))])
         return int(max(0.0, budget - needs.held) / tuning.current.budget_looks / dearest)
 
-    def _demand(self, node: Node, users: int) -> Demand:
-        """What a window needs, as input to `choose`; `users` is the number of queries that use it."""
+    def _demand(self, node: Node, weight: float) -> Demand:
+        """What a window needs, as input to `choose`; `weight`: how much its queries count."""
         flow = self._flows[node.id]
         behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
         newest = max((a.newest for a in behind if a.newest is not None), default=MIN_TIME)
         begin = max((a.first for a in behind), default=0)
         now = begin if flow.time is None else flow.time
         delay = 0 if self._frontier == MAX_TIME else max(0, newest - self._frontier)
-        rows = max(1, sum(a.rows for a in behind))
         known = [each.cost for each in self._flows.values() if each.cost]
-        prior = max(known, default=_OVERHEAD * (sum(a.bytes for a in behind) / rows + _LINE))
+        prior = max(known, default=row_cost(behind))
         if comes_to_grains_only(node):
             prior = 0.0
-        return demand_of(node, flow, behind, now, delay, prior, max(1, users), self._unchanged(node))
+        return demand_of(node, flow, behind, now, delay, prior, weight, self._unchanged(node))
 
     def _grain_demand(
-        self, node: Node, windows: list[Node], demands: list[Demand], users: int
+        self, node: Node, windows: list[Node], demands: list[Demand], weight: float
     ) -> GrainDemand:
         """What a granularity needs, as input to `choose_both`."""
         flow, operator = self._grains[node.id], node.operator
@@ -172,16 +196,16 @@ class Meter:
         behind = [self._arrivals[s.name] for s in sources_behind(node) if s.name in self._arrivals]
         passed = sum(self._flows[windows[i].id].passed for i in before)
         rows = max(1, sum(a.rows for a in behind))
-        row = float(_LINE * (1 + round(sum(a.bytes for a in behind) / rows / _LINE)))
+        row = float(LINE * (1 + round(sum(a.bytes for a in behind) / rows / LINE)))
         bounds = operator.history.bounds
         return GrainDemand(
             least=bounds.least,
             most=bounds.most,
             size=operator.history.value,
-            weight=max(1, users),
+            weight=weight,
             now=max((demands[i].now for i in before), default=self._looked),
             rate=sum(demands[i].rate for i in before) * flow.passed / max(1, passed),
-            bytes=_OVERHEAD * row if flow.cost is None else flow.cost,
+            bytes=OVERHEAD * row if flow.cost is None else flow.cost,
             delay=max((demands[i].delay for i in before), default=0),
             cohorts=tuple(flow.cohorts),
             unchanged=self._unchanged(node),
@@ -212,7 +236,7 @@ class Meter:
 
     def changes(self, full: bool) -> Chunk:
         state = {
-            "arrivals": {name: a.state() for name, a in self._arrivals.items()},
+            "arrivals": self.arrivals(),
             "flows": {id: flow.state() for id, flow in self._flows.items()},
             "grains": {id: flow.state() for id, flow in self._grains.items()},
             "own": [self._fixed, self._fresh, self._looked, self._patience, self._released],

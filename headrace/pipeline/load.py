@@ -555,9 +555,14 @@ class Reader:
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
         try:
-            return PipelineQuery(spec, query(text, catalog, name=spec.name, ordered=spec.ordered))
+            return PipelineQuery(spec, self._query(text, catalog, spec))
         except SqlError as error:
             raise self._in_file(error, i, spec, catalog) from error
+
+    @staticmethod
+    def _query(text: str, catalog: Catalog, spec: QuerySpec) -> Query:
+        importance = 1.0 if spec.importance is None else spec.importance
+        return query(text, catalog, name=spec.name, ordered=spec.ordered, importance=importance)
 
     def _in_file(self, error: SqlError, i: int, spec: QuerySpec, catalog: Catalog) -> SqlError:
         """The error of a query, with its place in the file; as it is if there is none, as with a command."""

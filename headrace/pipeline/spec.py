@@ -1034,6 +1034,8 @@ class QuerySpec(Table):
     ordered: bool = True
     """Results in time order. `false`: closed groups are answered before their windows end, and groups by
     source when their own source is complete."""
+    importance: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How much its quality counts where the budget makes windows smaller; by default 1."""
 
 
 class MemoryTable(Table):

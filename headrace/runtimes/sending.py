@@ -11,6 +11,7 @@ from headrace.errors import ControlError
 from headrace.pipeline import Pipeline
 from headrace.runtimes.embedded.factory import PipelineFactory
 from headrace.runtimes.status import EMBEDDED_FILE
+from headrace.runtimes.status_file import SPARK_JOB
 from headrace.time.clock import SystemClock
 
 
@@ -34,7 +35,7 @@ def send(pipeline: Pipeline, command: Command) -> Sent:
         raise ControlError(
             "HR-L012", "the pipeline is not running", place=str(file), hint=f"to run it: headrace run {file}"
         )
-    entry = submit(pipeline, command, _sinks_exist if pipeline.runtime == "embedded" else None)
+    entry = submit(pipeline, command, _sinks_exist if pipeline.runtime == "embedded" else _fits)
     return Sent(entry, running)
 
 
@@ -42,6 +43,16 @@ def _sinks_exist(command: Command, after: Pipeline) -> None:
     """Refuse a query with outputs that the embedded runtime does not have."""
     if isinstance(command, AddQuery):
         PipelineFactory(after, SystemClock(), 0).query_outputs(after.queries[-1])
+
+
+def _fits(command: Command, after: Pipeline) -> None:
+    """Refuse a query that does not fit into the budget of the job; an embedded run does that itself."""
+    from headrace.runtimes.spark.driver.admission import check_added
+
+    checkpoint = after.spec.pipeline.checkpoint
+    if isinstance(command, AddQuery) and checkpoint is not None and after.spec.memory.budget is not None:
+        job = (after.path(checkpoint) / SPARK_JOB).parent
+        check_added(job, command.name, after.queries[-1].query)
 
 
 def is_running(pipeline: Pipeline) -> bool | None:

@@ -49,6 +49,8 @@ class Query:
     """The plan to run instead, with the same answer, if it shares nodes with other queries (`with_plan`)."""
     ordered: bool = True
     """Whether results leave in time order; if not, those of a closed group leave before their window ends."""
+    importance: float = 1.0
+    """How much its quality counts, beside that of others, where a budget makes windows smaller."""
 
     @property
     def time_columns(self) -> dict[str, str]:
@@ -126,12 +128,14 @@ def query(
     name: str = "query",
     ticks_per_second: int | None = MICROSECONDS,
     ordered: bool = True,
+    importance: float = 1.0,
 ) -> Query:
     """Parse and bind the one query in `text`, over `streams` and the declarations in the text.
 
     `ticks_per_second` is the default for streams that do not set it; None: sequence numbers. If results need
     not be `ordered` by time, a group that a punctuation closes is answered before its window ends, and one by
     the column of `sources` when its own source is complete.
+    `importance`: how much the quality of this query counts beside that of others that share a memory budget.
     """
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()
@@ -151,7 +155,16 @@ def query(
     leaves = _leaves(relation.plan)
     tables = tuple(each for each in catalog.tables.values() if each.plan in leaves)
     read = tuple(each for each in catalog.streams.values() if each.source in leaves)
-    return Query(name, text, relation.plan, relation.ticks_per_second, tables, read, ordered=ordered)
+    return Query(
+        name,
+        text,
+        relation.plan,
+        relation.ticks_per_second,
+        tables,
+        read,
+        ordered=ordered,
+        importance=importance,
+    )
 
 
 def meaning(text: str, catalog: Catalog) -> Relation:

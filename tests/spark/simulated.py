@@ -276,6 +276,7 @@ class Manager:
     budget: int
     rng: random.Random
     policy: Literal["fail", "spill"] = "fail"
+    importance: Mapping[str, float] = field(default_factory=dict)
     job: JobBudget = field(init=False)
     held: list[int] = field(default_factory=list)
     histories: list[dict[tuple[int, str], set[Any]]] = field(default_factory=list)
@@ -285,7 +286,7 @@ class Manager:
     text: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.job = JobBudget(self.budget, self.policy, "")
+        self.job = JobBudget(self.budget, self.policy, "", lambda query: self.importance.get(query, 1.0))
 
     def heard(self, batch: int, reports: list[bytes]) -> list[str]:
         """The choice after a micro-batch, as the text of a file; none if there is nothing to change."""

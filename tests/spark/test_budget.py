@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 import headrace
 from headrace.control import AddQuery, Entry, Log, RemoveQuery, Resize
 from headrace.engine.inputs import Inputs
-from headrace.errors import HeadraceWarning
+from headrace.errors import BudgetError, HeadraceWarning
 from headrace.graph.admission import Rules
 from headrace.pipeline import parse
 from headrace.plan.nodes.quality import adaptable
+from headrace.runtimes.spark.driver.admission import FILE as FILE_OF_MEASURES
+from headrace.runtimes.spark.driver.admission import FOLDER, check_added
 from headrace.runtimes.spark.driver.budget import JobBudget
 from headrace.runtimes.spark.driver.status import Described, merged_reports
 from headrace.runtimes.spark.worker.budgeting import Choice
@@ -253,6 +255,59 @@ def test_a_query_that_goes_leaves_its_memory_to_the_others(tmp_path: Path) -> No
     assert size_of_s(gone.histories[-1]) == 100
 
 
+def test_a_query_that_does_not_fit_is_refused_by_what_all_shards_measured(tmp_path: Path) -> None:
+    """The shards together refuse and accept as one engine does, and so does what is written to a file."""
+    queries = asked({"left": "DSTREAM(SELECT k, v FROM a [RANGE MIN 20, MAX 500])"})
+    batches = burst(random.Random(1), 100, 40, 0, 0, 3000)
+    manager = Manager(40_000, random.Random(2), policy="fail")
+    ran(queries, batches, 0, 3, cluster=Cluster(random.Random(3), mishaps=0.0), manager=manager)
+    engine = headrace.Engine()
+    engine.add("left", queries["left"])
+    engine.memory.set_budget(40_000)
+    for now, arrived in batches:
+        for name, (rows, times) in arrived.items():
+            if name == "a":
+                engine.push(name, rows, times.astype(np.int64))
+        engine.advance(now)
+        engine.drain()
+    measured = manager.job.measured()
+    assert {name: sum(each.rows for each in of) for name, of in measured.arrivals.items()}["a"] == 40 * 30
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / FILE_OF_MEASURES).write_text(measured.text())
+    verdicts = {}
+    for least in (50, 100, 20_000):
+        query = asked({"q": f"DSTREAM(SELECT k, v FROM a [RANGE MIN {least}, MAX 30000])"})["q"]
+        checks: list[Callable[[], object]] = [
+            lambda query=query: engine.memory.admit("q", query.plan, None),  # type: ignore[misc]
+            lambda query=query: measured.check("q", query),  # type: ignore[misc]
+            lambda query=query: check_added(tmp_path, "q", query),  # type: ignore[misc]
+        ]
+        verdicts[least] = [_refused(check) for check in checks]
+    assert verdicts == {50: [False] * 3, 100: [False] * 3, 20_000: [True] * 3}
+
+
+def _refused(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except BudgetError as error:
+        return error.code == "HR-M004"
+    return False
+
+
+def test_the_importance_of_queries_counts_for_all_shards() -> None:
+    texts = {
+        "high": "DSTREAM(SELECT k, v FROM a [RANGE MIN 20, MAX 2000])",
+        "low": "DSTREAM(SELECT k, v FROM b [RANGE MIN 20, MAX 2000])",
+    }
+    queries = asked(texts)
+    manager = Manager(140_000, random.Random(2), policy="spill", importance={"high": 4.0})
+    batches = burst(random.Random(1), 100, 40, 0, 0, 4000)
+    ran(queries, batches, 0, 2, cluster=Cluster(random.Random(3), mishaps=0.0), manager=manager)
+    sizes = {key[1][3:].partition("'")[0]: each for key, each in manager.histories[-1].items()}
+    lost = {name: (2000 - next(iter(each))[-1][1]) / 1980 for name, each in sizes.items()}
+    assert 0 < 2 * lost["high"] < lost["low"] <= 1, lost
+
+
 # --- on Spark ---------------------------------------------------------------------------------------------
 
 
@@ -317,3 +372,6 @@ def test_a_burst_on_spark_is_kept_within_the_budget_and_recomputed_from_the_hist
         answers = Counter(row for every in found[name].values() for row in every if row[-1] < far)
         assert answers == expected, name
     assert job.status().budget == HALF
+    large = asked({"q": "DSTREAM(SELECT k, v FROM a [RANGE MIN 100000, MAX 900000])"}, streams)["q"]
+    with pytest.raises(BudgetError, match="HR-M004"):
+        check_added(tmp_path / "checkpoint", "q", large)

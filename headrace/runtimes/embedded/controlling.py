@@ -135,6 +135,8 @@ def change(
     after = changed(pipeline, entry)
     command = entry.command
     if isinstance(command, AddQuery):
+        query = after.queries[-1].query
+        engine.memory.admit(command.name, query.plan, query.ticks_per_second)  # before its outputs begin
         _add_outputs(command.name, after, outputs, factory, feed)
     apply(entry, engine, after, lambda: _spill_store(after))
     factory.pipeline = after

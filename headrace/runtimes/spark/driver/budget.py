@@ -8,8 +8,8 @@ that runs again has it again. A new size holds from an instant that no shard has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,15 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import tuning
 from headrace.engine import Shortage
 from headrace.memory.budget import too_small
-from headrace.memory.choice import Cohort, Decision, Demand, GrainDemand, Needs, decide
-from headrace.memory.share import Key, merged
+from headrace.memory.choice import Decision, Needs, decide
+from headrace.memory.share import Adjustable, Key, merged
+from headrace.runtimes.spark.driver.admission import FILE, FOLDER, JobMeasured, arrivals_in, needs_of
 from headrace.runtimes.spark.driver.record import make_directory, remove_file, write_text
 from headrace.runtimes.spark.driver.source_names import OWN, reader
 from headrace.runtimes.spark.worker.budgeting import Choice, Chosen, Use, shard_name, uses_of
 from headrace.time.timestamp import MIN_TIME
 
-FOLDER: Final = "headrace-memory"
-"""The folder with the choices, beside the checkpoint; Spark does not read files in `_…`."""
 _KEPT: Final = 100
 """How many choices stay: a micro-batch that runs again needs the newest one."""
 
@@ -49,6 +48,8 @@ class JobBudget:
     budget: int
     policy: Shortage
     checkpoint: str
+    importance: Callable[[str], float] = field(default=lambda query: 1.0)
+    """How much the quality of each query counts."""
     _shards: dict[int, dict[int, Report]] = field(default_factory=dict)
     """By host and shard, the newest report; a shard without rows and without a timer does not run."""
 
@@ -62,6 +63,15 @@ class JobBudget:
             folder = f"{self.checkpoint}/{FOLDER}"
             write_text(spark, folder, f"{batch}.json", choice.text())
             remove_file(spark, folder, f"{batch - _KEPT}.json")
+        measured = self.measured().text()
+        write_text(spark, f"{self.checkpoint}/{FOLDER}", FILE, measured, durable=False)
+
+    def measured(self) -> JobMeasured:
+        """What the shards have measured so far, for a query that wants to come."""
+        _, _, needs = self._needs()
+        return JobMeasured(
+            self.budget, self.policy, needs, arrivals_in(each.values() for each in self._shards.values())
+        )
 
     def choose(self, batch: int, reports: Iterable[Mapping[str, Any]]) -> Choice:
         """The sizes to change after a micro-batch, from the reports of its shards."""
@@ -70,8 +80,7 @@ class JobBudget:
             if "needs" in memory:
                 self._shards.setdefault(memory["host"], {})[each["shard"]] = {**memory, "now": each["now"]}
         hosts = self._shards.values()
-        parts = [part for host, shards in self._shards.items() for part in _parts(host, shards)]
-        windows, grains, needs = merged(parts)
+        windows, grains, needs = self._needs()
         decision = decide(needs, self.budget)
         self._check(decision)
         keys, values = [*windows, *grains], (*decision.sizes, *decision.grains)
@@ -83,6 +92,28 @@ class JobBudget:
             for shard, report in shards.items()
         }
         return Choice(batch, tuple(_chosen(changed, hosts)), clocks)
+
+    def _needs(self) -> tuple[list[Key], list[Key], Needs]:
+        """The needs of all shards together, with the keys of windows and of granularities."""
+        parts = [part for host, shards in self._shards.items() for part in _parts(host, shards)]
+        windows, grains, needs = merged(parts)
+        return (
+            windows,
+            grains,
+            replace(
+                needs,
+                windows=tuple(map(self._weighted, windows, needs.windows)),
+                grains=tuple(map(self._weighted, grains, needs.grains)),
+            ),
+        )
+
+    def _weighted(self, key: Key, demand: Adjustable) -> Adjustable:
+        """A window with the importance of its queries, which the shards do not know."""
+        match key:
+            case (_, tuple(uses)) if uses:
+                queries = {query for query, _ in uses}
+                return replace(demand, weight=sum(map(self.importance, queries)))
+        return demand
 
     def _check(self, decision: Decision) -> None:
         """Raise an error if the state does not fit and may not spill."""
@@ -105,7 +136,7 @@ def _parts(host: int, shards: Mapping[int, Report]) -> Iterable[tuple[list[Key],
             (host, uses_of(settings[name])) if name in settings else (host, shard, name)
             for name in report["names"]
         ]
-        yield keys, _needs(report["needs"])
+        yield keys, needs_of(report["needs"])
 
 
 def _chosen(changed: Mapping[Key, int], hosts: Iterable[Mapping[int, Report]]) -> Iterable[Chosen]:
@@ -124,16 +155,3 @@ def _chosen(changed: Mapping[Key, int], hosts: Iterable[Mapping[int, Report]]) -
                 (query, place), *_ = window[1]
                 since = max(earliest)
                 yield Chosen(query, place, None if since == MIN_TIME else since, changed[window])
-
-
-def _needs(plain: Mapping[str, Any]) -> Needs:
-    """The needs of a shard, from JSON."""
-    windows = tuple(Demand(**_adjustable(each)) for each in plain["windows"])
-    grains = tuple(
-        GrainDemand(**{**_adjustable(each), "windows": tuple(each["windows"])}) for each in plain["grains"]
-    )
-    return Needs(plain["fixed"], plain["held"], windows, grains)
-
-
-def _adjustable(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {**plain, "cohorts": tuple(Cohort(**each) for each in plain["cohorts"])}

@@ -114,6 +114,7 @@ class Job:
         self._controlled = controlled
         self._log: Log | None = None
         self._running: dict[str, JobQuery] = {}
+        self._manager: JobBudget | None = None
         self._topology: Topology | None = None
         self._home_of: HomeOf | None = None
         self._trigger: dict[str, Any] | None = None
@@ -224,6 +225,8 @@ class Job:
         """Add a query to the running job: by a command, or by another start."""
         dataflow, queries = self._dataflow(frozenset(), frozenset())
         self._compare(dataflow)
+        if self._manager is not None:
+            self._manager.measured().check(name, queries[name].query)
         given, log = queries[name], self._log
         before = {each: of for each, of in queries.items() if each != name}
         early = not given.query.ordered and dataflow.inputs.answers_early(given.query.plan)
@@ -359,7 +362,8 @@ class Job:
             current = (lambda: dict(self._running)) if self._control is None else self._control.current
             keeper = StatusKeeper(self._described(dataflow), self.checkpoint)
             keeper.start(self.spark)
-            writer = to_sinks(writer, Writer(current, self.options.ordered, keeper, self._budget))
+            self._manager = self._budget
+            writer = to_sinks(writer, Writer(current, self.options.ordered, keeper, self._manager))
             with with_settings(self.spark, {PARTITIONS: str(partitions)}):
                 started = writer.start()  # Spark copies the session here
         except BaseException:
@@ -375,7 +379,16 @@ class Job:
     def _budget(self) -> JobBudget | None:
         """The memory manager of the job, if it has a budget."""
         bytes = self.options.budget_in(self.spark)
-        return None if bytes is None else JobBudget(bytes, self.options.policy, self.checkpoint)
+        return (
+            None
+            if bytes is None
+            else JobBudget(bytes, self.options.policy, self.checkpoint, self._importance)
+        )
+
+    def _importance(self, query: str) -> float:
+        """How much the quality of a query counts beside that of the others."""
+        found = self._queries.get(query)
+        return 1.0 if found is None else found.query.importance
 
     def status(self) -> Status:
         """Where the job is: its streams, queries and memory after the newest micro-batch.

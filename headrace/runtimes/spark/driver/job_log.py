@@ -101,7 +101,8 @@ def _asked(name: str, each: JobQuery) -> PipelineQuery:
 def command_of(name: str, each: JobQuery) -> AddQuery:
     """The command that adds a query."""
     aside = {kind: _ELSEWHERE for kind in (LATE, REJECTED) if kind in each.sinks}
-    return AddQuery(name, each.query.text, _ELSEWHERE, **aside)
+    importance = None if each.query.importance == 1 else each.query.importance
+    return AddQuery(name, each.query.text, _ELSEWHERE, **aside, importance=importance)
 
 
 def last_of(log: Log) -> int:

@@ -103,6 +103,7 @@ def reported(engine: Engine, nodes: Mapping[Use, Plan], host: int, shards: int, 
     if budget is not None:
         needs, held, names = engine.memory.needs()
         plain |= {"budget": budget, "held": held, "names": names, "needs": asdict(needs)}
+        plain["arrivals"] = engine.memory.arrivals()
     return plain
 
 
