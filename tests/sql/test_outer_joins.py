@@ -50,6 +50,15 @@ BY_HAND: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+BY_HAND |= {
+    "SELECT price FROM bids [RANGE 10] LEFT SEMI JOIN items [RANGE 5] ON item = id": [(2, 5.0), (8, 6.0)],
+    "SELECT price FROM bids [RANGE 10] b LEFT ANTI JOIN items [RANGE 5] i ON b.item = i.id WHERE price < 7": [
+        *((0, 5.0), (8, 5.0), (11, 6.0)),
+    ],
+}
+"""Spark's words for EXISTS and NOT EXISTS."""
+
+
 @pytest.mark.parametrize("text", BY_HAND)
 def test_answers_by_hand(text: str) -> None:
     found = answer(text, bids=BIDS, items=ITEMS)

@@ -20,6 +20,7 @@ ROWS = [
 ]
 ITEMS = [(1, 10, "a"), (1, 10, "b"), (3, 12, "a")]
 ALL = [*ITEMS[:2], (2, 11, None), ITEMS[2]]
+POSITIONS = [(1, 10, 0, "a"), (1, 10, 1, "b"), (3, 12, 0, "a")]
 CASES: list[tuple[str, list[Any]]] = [
     ("SELECT id, item FROM o, UNNEST(items) AS u(item)", ITEMS),
     ("SELECT o.id, u.item FROM o CROSS JOIN UNNEST(o.items) AS u(item)", ITEMS),
@@ -30,6 +31,18 @@ CASES: list[tuple[str, list[Any]]] = [
     ("SELECT id, item FROM o LEFT JOIN UNNEST(items) AS u(item) ON TRUE", ALL),
     ("SELECT id, item FROM o LATERAL VIEW OUTER explode(items) u AS item", ALL),
     ("SELECT id, explode_outer(items) AS item FROM o", ALL),
+    ("SELECT id, n, item FROM o LATERAL VIEW posexplode(items) u AS n, item", POSITIONS),
+    ("SELECT id, posexplode(items) FROM o", POSITIONS),
+    ("SELECT id, posexplode(items) AS (n, item) FROM o", POSITIONS),
+    (
+        "SELECT id, n, i FROM o LATERAL VIEW posexplode_outer(items) u AS n, i WHERE n IS NULL OR n = 1",
+        [(1, 10, 1, "b"), (2, 11, None, None)],
+    ),
+    (
+        "SELECT pos, key, value FROM o LATERAL VIEW posexplode(tags) u",
+        [(1, 0, "t", 1), (3, 0, "u", 2), (3, 1, "v", None)],
+    ),
+    ("SELECT a, b FROM o LATERAL VIEW inline(lines) u AS a, b", [(1, "x", 2), (1, "y", 3), (3, None, None)]),
     (
         "SELECT id, n, item FROM o, UNNEST(items) WITH ORDINALITY AS u(item, n)",
         [(1, 10, 1, "a"), (1, 10, 2, "b"), (3, 12, 1, "a")],
@@ -84,7 +97,9 @@ def test_each_element_is_a_row(text: str, expected: list[Any]) -> None:
         ("SELECT explode(items), explode(items) FROM o", Code.NOT_CQL, "in FROM"),
         ("SELECT id FROM o JOIN UNNEST(items) AS u(x) ON x = 'a'", Code.NOT_CQL, "WHERE"),
         ("SELECT id FROM o RIGHT JOIN UNNEST(items) AS u(x)", Code.JOIN_KIND, "LEFT JOIN"),
-        ("SELECT id FROM o LATERAL VIEW posexplode(items) u AS pos, item", Code.NOT_CQL, "UNNEST(items)"),
+        ("SELECT id FROM o LATERAL VIEW flatten(items) u AS item", Code.NOT_CQL, "UNNEST(items)"),
+        ("SELECT inline(lines) FROM o", Code.NOT_CQL, "LATERAL VIEW"),
+        ("SELECT posexplode(items) AS item FROM o", Code.COLUMN_COUNT, "(pos, item)"),
         ("SELECT id FROM o, p [NOW], UNNEST(array(o.id, p.k)) AS u(x)", Code.TYPES, ""),
         (
             "SELECT k FROM p [NOW] LEFT JOIN o [NOW] ON o.id = 1, UNNEST(items) AS u(x)",

@@ -39,6 +39,21 @@ SAME = [
         "SELECT k, sum(v) AS n FROM s [PARTITION BY () SESSION 5 MINUTES] GROUP BY k",
     ),
     (
+        """SELECT count(*) AS n FROM TABLE(HOP(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts),
+            SIZE => INTERVAL '10' MINUTES, SLIDE => INTERVAL '5' MINUTES))""",
+        f"SELECT count(*) AS n FROM {HOPPING}",
+    ),
+    (
+        """SELECT k, count(*) AS n FROM SESSION(DATA => TABLE s PARTITION BY k, TIMECOL => DESCRIPTOR(ts),
+            GAP => INTERVAL '5' MINUTES) GROUP BY k""",
+        "SELECT k, count(*) AS n FROM s [SESSION 5 MINUTES] GROUP BY k",
+    ),
+    (
+        """SELECT window_time, count(*) AS n
+        FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY window_start, window_time""",
+        f"SELECT window_end - 1 AS window_time, count(*) AS n FROM {TUMBLING}",
+    ),
+    (
         "SELECT count(*) AS n FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
         f"SELECT count(*) AS n FROM {TUMBLING}",
     ),
@@ -120,7 +135,7 @@ REFUSED = [
         "5 DAYS",
         "TUMBLE(TABLE s",
     ),
-    ("SELECT 1 FROM TABLE(TUMBLE(DATA => TABLE s, SIZE => 1))", "HR-Q020", "DATA", "TUMBLE(TABLE s"),
+    ("SELECT 1 FROM TABLE(TUMBLE(DATA => TABLE s, SIZE => 1))", "HR-Q020", "1", "TUMBLE(TABLE s"),
     ("SELECT 1 FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY))", "HR-Q020", "HOP", "slide"),
     ("SELECT 1 FROM TABLE(TUMBLE(TABLE s, ts, INTERVAL '1' DAY))", "HR-Q020", "ts", "DESCRIPTOR"),
     ("SELECT 1 FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)", "HR-Q020", ")", "TUMBLE("),
@@ -157,11 +172,12 @@ REFUSED = [
     ("SELECT 1 FROM s GROUP BY window()", "HR-Q020", "window()", "'10 minutes'"),
     ("SELECT 1 FROM s GROUP BY window(v + 1, '1 day')", "HR-Q020", None, "'10 minutes'"),
     ("SELECT window, count(*) FROM s GROUP BY window(ts, '1 day')", "HR-Q011", "window", "window.start"),
+    ("SELECT window_start FROM s [RANGE 2 MINUTES SLIDE 1 MINUTE]", "HR-Q011", "window_start", "TABLE(HOP("),
     (
-        "SELECT window_time FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY 1",
-        "HR-Q011",
-        "window_time",
-        "window_end - 1",
+        "SELECT 1 FROM TUMBLE(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), STEP => INTERVAL '1' DAY) GROUP BY k",
+        "HR-Q020",
+        None,
+        "TUMBLE(TABLE s",
     ),
 ]
 
@@ -174,3 +190,35 @@ def test_what_is_not_the_same_names_our_spelling(text: str, code: str, marked: s
     assert hint in caught.value.hint, str(caught.value)
     quoted, carets = caught.value.excerpt.split("\n")
     assert marked is None or quoted[carets.index("^") : len(carets)] == marked, str(caught.value)
+
+
+TICKS = """
+    CREATE STREAM s (k STRING, v BIGINT, ts BIGINT) TIME ts;
+    CREATE STREAM r (k STRING, w BIGINT, ts BIGINT) TIME ts;
+"""
+
+
+def test_rows_of_tumbling_windows_know_their_bounds() -> None:
+    """In the list, in WHERE, in a join, and per window; a star leaves them out."""
+    rows = [(1, "a", 5, 1), (4, "b", 6, 4), (7, "a", 7, 7)]
+    window = "[RANGE 5 SLIDE 5 OFFSET 1]"
+
+    def told(text: str, **more: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+        return ask(TICKS + text, s=rows, ticks_per_second=None, **more)
+
+    assert told(f"SELECT k, window_start, window_end, window_time FROM s {window}") == [
+        *((5, "a", 1, 6, 5), (5, "b", 1, 6, 5), (10, "a", 6, 11, 10)),
+    ]
+    assert told(f"SELECT *, window_end FROM s {window} WHERE window_start > 1") == [(10, "a", 7, 7, 11)]
+    assert told(f"SELECT * FROM s {window} WHERE window_start > 1") == [(10, "a", 7, 7)]
+    joined = f"SELECT s.k, w, r.window_start AS b FROM s {window} JOIN r {window} ON s.k = r.k"
+    assert told(joined, r=[(2, "a", 9, 2)]) == [(5, "a", 9, 1)]
+    first = f"SELECT k, window_start FROM s {window} QUALIFY ROW_NUMBER() OVER (ORDER BY v DESC) = 1"
+    assert told(first) == [(5, "b", 1), (10, "a", 6)]
+
+
+def test_a_bound_as_a_column_comes_before_that_of_a_window() -> None:
+    text = """SELECT window_start FROM (SELECT k, window_start FROM s [RANGE 5 SLIDE 5] GROUP BY k) AS a
+              JOIN r [RANGE 5 SLIDE 5] ON a.k = r.k"""
+    found = ask(TICKS + text, s=[(1, "a", 5, 1)], r=[(2, "a", 9, 2)], ticks_per_second=None)
+    assert found == [(4, 0)]

@@ -18,10 +18,11 @@ from headrace.sql.binder.scope import Item, Outer, Scope
 from headrace.sql.binder.temporal_joins import looked_up, take_as_of
 from headrace.sql.binder.typed import conjuncts
 from headrace.sql.binder.unnest import is_unnest, read_unnest, unnested
-from headrace.sql.binder.window_bounds import with_bounds
+from headrace.sql.binder.window_bounds import SHOWN as BOUNDS_SHOWN
+from headrace.sql.binder.window_bounds import knows_bounds, with_bounds
 from headrace.sql.binder.windows import specification
 from headrace.sql.catalog import Relation
-from headrace.sql.parser.clauses import SHOWN, TIME, WINDOW
+from headrace.sql.parser.clauses import KNOWS_BOUNDS, SHOWN, TIME, WINDOW
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -33,7 +34,6 @@ KINDS: Final[dict[str, tuple[JoinKind, bool] | None]] = {
     "FULL": (JoinKind.FULL, False),
 }
 """Joins by their words: the kind of an outer join, and whether its sides are exchanged."""
-HALVES: Final = {"LEFT SEMI": "EXISTS", "SEMI": "EXISTS", "LEFT ANTI": "NOT EXISTS", "ANTI": "NOT EXISTS"}
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,6 @@ def _kind(join: exp.Join) -> tuple[JoinKind, bool] | None:
     kind = " ".join(word for word in words if word != "OUTER")
     if kind not in KINDS:
         hint = "CQL has JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, CROSS JOIN, and EXISTS in WHERE"
-        if kind in HALVES:
-            hint = f"write WHERE {HALVES[kind]} (SELECT 1 FROM … WHERE a.k = b.k)"
         fail(Code.JOIN_KIND, f"CQL does not support {kind} JOIN", join.this, hint)
     if join.args.get("using"):
         fail(Code.JOIN_KIND, "CQL does not support USING", join.args["using"][0], "write ON a.k = b.k")
@@ -134,6 +132,9 @@ def read_item(env: Environment, node: exp.Expr, translate: Translate) -> Item:
     window = _window(node, name, relation)
     if SHOWN in node.meta and isinstance(window, Sliding):
         return Item(name, of, with_bounds(relation, window, node), None)
+    if KNOWS_BOUNDS in node.meta and knows_bounds(relation, window):
+        assert isinstance(window, Sliding)
+        return Item(name, of, with_bounds(relation, window, node), window, hidden=BOUNDS_SHOWN)
     return Item(name, of, relation, window)
 
 

@@ -16,7 +16,17 @@ from sqlglot import exp
 
 from headrace.aggregates.sql_aggregate import SqlAggregate
 from headrace.errors import PlanError
-from headrace.expressions import And, Case, Cast, Column, Comparison, Expression, IsNotNull, Literal
+from headrace.expressions import (
+    And,
+    Arithmetic,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expression,
+    IsNotNull,
+    Literal,
+)
 from headrace.expressions.substitution import substitute
 from headrace.expressions.types import widens
 from headrace.plan.analysis.check import ends_known
@@ -84,6 +94,8 @@ class Grouping(Resolver):
         found = expression(self, node)
         if self._is_bound(found) or found == self._start:
             return
+        if isinstance(found, Arithmetic) and node.name.lower() == "window_time":
+            return
         if isinstance(found, Literal) and is_quality(node):
             return
         if isinstance(found, Literal):
@@ -99,6 +111,8 @@ class Grouping(Resolver):
     def column(self, node: exp.Column) -> Expression:
         found, name = self.scope.find(node), node.name.lower()
         bare = not node.args.get("table")
+        if bare and name == "window_time" and found is None and self.bounds:
+            return Arithmetic("-", self.bound("window_end"), Literal(1))
         is_alias = bare and name in self.aliases and not self._inside_alias
         if found is not None and not (is_alias and self._hides(found)):
             return Column(found)

@@ -15,8 +15,8 @@ from headrace.sql.place import Code, fail
 
 BOUNDS = ("window_start", "window_end")
 NO_BOUNDS = (
-    "only an aggregate over one stream with [RANGE … SLIDE …] or [SESSION …] has it; "
-    "for each row write FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
+    "aggregates over one stream with [RANGE … SLIDE …] or [SESSION …] have it, and rows of tumbling windows "
+    "with a TIME column; for the rows of other windows write FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), slide, size))"
 )
 
 
@@ -27,7 +27,6 @@ NO_CLOCK = (
 ABSENT = {
     "window": "a window is not a value; write window.start and window.end",
     "session_window": "a window is not a value; write session_window.start and session_window.end",
-    "window_time": "write window_end - 1, the last tick of the window",
     "windowstart": "write window_start",
     "windowend": "write window_end",
     "rowtime": "write the time column of the stream",

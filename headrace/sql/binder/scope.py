@@ -42,6 +42,8 @@ class Item:
     """For each UNNEST of this item and each table looked up for its rows, its name and its columns."""
     written: tuple[tuple[str, str], ...] = ()
     """Columns that a query knows under another name than the plan."""
+    hidden: tuple[str, ...] = ()
+    """Columns that a star leaves out: the bounds of windows."""
 
     def owner(self, column: str) -> str:
         """The qualifier of a column."""
@@ -195,11 +197,17 @@ class Scope:
         if table:
             hits = [f for f in hits if f in self.columns_of(table)]
         if len(hits) > 1:
+            hits = [f for f in hits if not self.hides(f)] or hits
+        if len(hits) > 1:
             hits = [f for f in hits if f.written == node.name] or hits
         if len(hits) > 1:
             names = " or ".join(f"{self._qualifier(f)}.{f.written}" for f in hits)
             fail(Code.AMBIGUOUS_COLUMN, f"column {node.name!r} is ambiguous", node, f"write {names}")
         return hits[0].internal if hits else None
+
+    def hides(self, found: Found) -> bool:
+        """Whether a star leaves the column out, and other columns of its name come first."""
+        return found.item < len(self.items) and found.column in self.items[found.item].hidden
 
     def _qualifier(self, found: Found) -> str:
         """The name to write before a column."""

@@ -29,15 +29,16 @@ from headrace.sql.binder.select_list import (
     read_select_list,
 )
 from headrace.sql.binder.sequences import read_sequence
-from headrace.sql.binder.subqueries import conditions_of, with_subqueries
+from headrace.sql.binder.subqueries import conditions_of, move_semi_joins, with_subqueries
 from headrace.sql.binder.to_stream import OUTPUTS
 from headrace.sql.binder.top_n import BOUNDED, Ranking, bounded, is_unlimited, read_ranking
 from headrace.sql.binder.typed import conjuncts, expression
 from headrace.sql.binder.unnest import move_explode
+from headrace.sql.binder.window_bounds import SHOWN as BOUNDS
 from headrace.sql.binder.window_functions import move_windows
 from headrace.sql.binder.windows import ticks
 from headrace.sql.catalog import Relation
-from headrace.sql.parser.clauses import SHOWN, TIME, WINDOW
+from headrace.sql.parser.clauses import KNOWS_BOUNDS, SHOWN, TIME, WINDOW
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -106,6 +107,7 @@ def select(env: Environment, node: exp.Select, translate: Translate) -> Relation
     move_windows(node)
     move_explode(node)
     _show_windows(node)
+    move_semi_joins(node)
     source = read_sequence(env, node, translate) or read_from(env, node, translate)
     source = with_subqueries(env, node, source, translate)
     body = Body(env, node, read_select_list(node), source)
@@ -146,8 +148,14 @@ def _show_windows(node: exp.Select) -> None:
     start = node.args.get("from_")
     clauses = [node.args.get(part) for part in ("having", "order", "qualify")]
     grouped = node.args.get("group") or any(map(has_aggregate, [*node.expressions, *clauses]))
-    if start is not None and TIME in start.this.meta and not grouped and not node.args.get("joins"):
+    if start is None or grouped:
+        return
+    if TIME in start.this.meta and not node.args.get("joins"):
         start.this.meta[SHOWN] = True
+    if any(each.name.lower() in BOUNDS for each in node.find_all(exp.Column)):
+        for item in (start.this, *(each.this for each in node.args.get("joins") or ())):
+            if TIME not in item.meta:
+                item.meta[KNOWS_BOUNDS] = True
 
 
 def _check_window_functions(body: Body) -> None:

@@ -132,7 +132,8 @@ def _star(scope: Scope, node: exp.Expr) -> Iterator[Listed]:
     table = node.args.get("table")
     items = scope.columns if table is None else [scope.columns_of(table)]
     for found in (found for item in items for found in item):
-        yield Listed(found.written, node, found.internal)
+        if not scope.hides(found):
+            yield Listed(found.written, node, found.internal)
 
 
 def _written(env: Environment, node: exp.Expr) -> str:

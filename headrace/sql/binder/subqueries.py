@@ -74,6 +74,40 @@ def _parts(clause: exp.Expr | None) -> list[exp.Expr]:
     return [node] if not isinstance(node, exp.And) else [p for each in chain(node) for p in _parts(each)]
 
 
+HALVES: Final = {"LEFT SEMI": False, "SEMI": False, "LEFT ANTI": True, "ANTI": True}
+"""Spark's semi and anti joins, and whether they keep the rows without a partner."""
+
+
+def move_semi_joins(node: exp.Select) -> None:
+    """`a LEFT SEMI JOIN b ON c` becomes `a WHERE EXISTS (SELECT 1 FROM b WHERE c)`; ANTI: NOT EXISTS."""
+    joins = node.args.get("joins") or []
+    for join in [each for each in joins if _words(each) in HALVES]:
+        if any(str(each.args.get("side")).upper() in ("RIGHT", "FULL") for each in joins):
+            hint = "put this join in a subquery"
+            fail(Code.JOIN_KIND, f"{_words(join)} JOIN beside a RIGHT or FULL JOIN", join.this, hint)
+        if join.args.get("on") is None:
+            hint = "write ON a.k = b.k"
+            fail(Code.JOIN_KIND, f"{_words(join)} JOIN needs a condition", join.this, hint)
+        joins.remove(join)
+        inner = exp.Select(
+            expressions=[exp.Literal.number(1)],
+            from_=exp.From(this=join.this),
+            where=exp.Where(this=join.args["on"]),
+        )
+        exists: exp.Expr = exp.Exists(this=inner)
+        condition = exp.Not(this=exists) if HALVES[_words(join)] else exists
+        where = node.args.get("where")
+        node.set(
+            "where",
+            exp.Where(this=condition if where is None else exp.And(this=where.this, expression=condition)),
+        )
+
+
+def _words(join: exp.Join) -> str:
+    """The kind of a join, as it is written."""
+    return " ".join(str(join.args[key]).upper() for key in ("side", "kind") if join.args.get(key))
+
+
 def _half(node: exp.Expr) -> tuple[exp.Exists | exp.In, bool] | None:
     """EXISTS or IN with a query, and whether it is negated; None for any other condition."""
     negated = False

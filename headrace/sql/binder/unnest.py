@@ -18,8 +18,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.expressions import Expression
+from headrace.expressions import Arithmetic, Cast, Column, Expression, Literal
 from headrace.expressions.types import canonical
+from headrace.plan.nodes.core import Plan, Project
 from headrace.plan.nodes.outer_join import JoinKind
 from headrace.plan.nodes.unnest import Unnest, parts_of
 from headrace.plan.nodes.windows import Rows
@@ -29,8 +30,18 @@ from headrace.sql.binder.typed import expression, type_of
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
-EXPLODES: Final = {"explode": False, "explode_outer": True, "unnest": False}
+EXPLODES: Final = {
+    "explode": False,
+    "explode_outer": True,
+    "unnest": False,
+    "posexplode": False,
+    "posexplode_outer": True,
+    "inline": False,
+    "inline_outer": True,
+}
 """The functions of Spark that unnest, and whether rows without elements stay."""
+COUNTED: Final = ("posexplode", "posexplode_outer")
+"""The functions whose first column counts the elements from 0."""
 
 ONE_ARRAY: Final = "write UNNEST(items) AS u(item)"
 
@@ -45,6 +56,8 @@ class Asked:
     ordinal: str | None
     outer: bool
     place: exp.Expr
+    from_zero: bool = False
+    """The number comes first, and counts from 0."""
 
 
 def is_unnest(node: exp.Expr) -> bool:
@@ -71,10 +84,13 @@ def _lateral(node: exp.Lateral, outer: bool) -> Asked:
     call = node.this
     stays = EXPLODES.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
     if stays is None or len(call.expressions) != 1:
-        fail(Code.NOT_CQL, "LATERAL takes explode(x) or explode_outer(x)", node, ONE_ARRAY)
+        fail(Code.NOT_CQL, "LATERAL takes explode(x), posexplode(x) or inline(x)", node, ONE_ARRAY)
     name, columns = _alias(node)
     outer = outer or stays or bool(node.args.get("outer"))
-    return Asked(call.expressions[0], name, columns, None, outer, node)
+    if call.name.lower() not in COUNTED:
+        return Asked(call.expressions[0], name, columns, None, outer, node)
+    ordinal, *others = columns or ("pos",)
+    return Asked(call.expressions[0], name, tuple(others), ordinal, outer, node, True)
 
 
 def _alias(node: exp.Expr) -> tuple[str, tuple[str, ...]]:
@@ -132,8 +148,10 @@ def _over(item: Item, operand: Expression, asked: Asked, of: pa.DataType) -> Ite
     try:
         names = asked.columns or _names(asked.name, canonical(of))
         ordinal, names = _numbered(asked, names, len(parts_of(of)))
-        plan = Unnest(item.input.plan, operand, names, ordinal, asked.outer)
+        plan: Plan = Unnest(item.input.plan, operand, names, ordinal, asked.outer)
         added = plan.schema.names[len(item.input.plan.schema) :]
+        if asked.from_zero:
+            plan, added = _from_zero(plan, added)
     except PlanError as error:
         fail(Code.TYPES, error.message, asked.operand, error.hint)
     known = {name.lower() for name in item.input.plan.schema.names}
@@ -143,6 +161,16 @@ def _over(item: Item, operand: Expression, asked: Asked, of: pa.DataType) -> Ite
         fail(Code.AMBIGUOUS_COLUMN, f"{item.name} already has a column {twice!r}", asked.place, hint)
     relation = replace(item.input, plan=plan)
     return replace(item, input=relation, unnested=(*item.unnested, (asked.name, tuple(added))))
+
+
+def _from_zero(plan: Plan, added: list[str]) -> tuple[Plan, list[str]]:
+    """The new columns with the number first, counted from 0, as Spark's posexplode gives them."""
+    *others, number = added
+    kept = [(name, Column(name)) for name in plan.schema.names if name not in added]
+    of = plan.schema.field(number).type
+    position = Cast(Arithmetic("-", Column(number), Literal(1, of)), pa.int32())
+    made = Project(plan, (*kept, (number, position), *((name, Column(name)) for name in others)))
+    return made, [number, *others]
 
 
 def _names(name: str, of: pa.DataType) -> tuple[str, ...]:
@@ -171,17 +199,29 @@ def move_explode(node: exp.Select) -> None:
         assert call is not None
         if len(call.expressions) != 1:
             fail(Code.ARGUMENTS, f"{call.name} takes 1 argument, not {len(call.expressions)}", call)
-        name = each.alias or "col"
-        alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier(name)])
+        counted = call.name.lower() in COUNTED
+        if call.name.lower().startswith("inline"):
+            hint = "write FROM s LATERAL VIEW inline(items) u, or UNNEST(items)"
+            fail(Code.NOT_CQL, "inline gives several columns, so it belongs in FROM", call, hint)
+        names = [one.name for one in each.expressions] if isinstance(each, exp.Aliases) else []
+        names = names or ([each.alias] if each.alias else ["pos", "col"] if counted else ["col"])
+        if len(names) != 1 + counted:
+            hint = f"write {call.name}(x) AS {'(pos, item)' if counted else 'item'}"
+            fail(Code.COLUMN_COUNT, f"{call.name} gives {1 + counted} columns here", call, hint)
+        identifiers = [exp.to_identifier(name) for name in names]
+        alias = exp.TableAlias(this=exp.to_identifier(names[-1]), columns=identifiers)
         view = exp.Lateral(this=call.copy(), view=True, alias=alias)
         view.meta.update(call.meta)
         node.append("laterals", view)
-        each.replace(exp.column(name))
+        at = node.expressions.index(each)
+        node.set(
+            "expressions", [*node.expressions[:at], *map(exp.column, names), *node.expressions[at + 1 :]]
+        )
 
 
 def _exploded(node: exp.Expr) -> exp.Anonymous | None:
     """The call of `explode` that a column of SELECT is, if it is one."""
-    inner = node.this if isinstance(node, exp.Alias) else node
+    inner = node.this if isinstance(node, (exp.Alias, exp.Aliases)) else node
     if isinstance(inner, exp.Anonymous) and inner.name.lower() in EXPLODES:
         return inner
     return None

@@ -89,6 +89,15 @@ def with_bounds(relation: Relation, window: Sliding, place: exp.Expr) -> Relatio
     return Relation(shown, relation.ticks_per_second, relation.implicit, relation.time_column)
 
 
+def knows_bounds(relation: Relation, window: object) -> bool:
+    """Whether each row is in one window, which its time gives: it tumbles, and the time is a column."""
+    tumbles = (
+        isinstance(window, Sliding) and window.size == window.slide and not isinstance(window, Cumulating)
+    )
+    known = {name.lower() for name in relation.plan.schema.names}
+    return tumbles and relation.time_column is not None and not known & set(SHOWN)
+
+
 def _steps(window: Sliding, place: exp.Expr) -> Sequence[int]:
     """How far the windows of a row start before the last one, or how far they reach in its block."""
     count = -(-window.size // window.slide)

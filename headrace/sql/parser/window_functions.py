@@ -33,6 +33,13 @@ CLAUSES: Final[dict[str, tuple[int, Clause]]] = {
     "SESSION": (1, lambda sizes, keys, span: SessionClause(sizes[0], span, keys or ())),
 }
 """How many durations each function takes, and the clause that it means; all but SESSION take an offset."""
+PARAMETERS: Final = {
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+}
+"""The names of the durations, in their order; DATA and TIMECOL come first."""
 NAMES: Final = frozenset(CLAUSES)
 
 
@@ -41,7 +48,7 @@ def opens_window_function(parser: WindowParser) -> bool:
     ahead = [each.text.upper() for each in parser._tokens[parser._index : parser._index + 4]]
     if ahead[:2] == ["TABLE", "("]:
         return len(ahead) > 3 and ahead[2] in NAMES and ahead[3] == "("
-    return len(ahead) > 2 and ahead[0] in NAMES and ahead[1:3] == ["(", "TABLE"]
+    return len(ahead) > 2 and ahead[0] in NAMES and ahead[1] == "(" and ahead[2] in ("TABLE", "DATA")
 
 
 def parse_window_function(parser: WindowParser) -> exp.Expr:
@@ -55,9 +62,7 @@ def parse_window_function(parser: WindowParser) -> exp.Expr:
     item, keys = _parse_input(parser, word)
     time = _parse_descriptor(parser, word)
     count, clause = CLAUSES[word]
-    sizes: list[Duration] = []
-    while parser._match(TokenType.COMMA):
-        sizes.append(parser._parse_window_offset() if len(sizes) >= count else parser._parse_duration())
+    sizes = _parse_sizes(parser, word, count)
     span = Span(first.start, parser._prev.end + 1)
     _close(parser, word)
     if wrapped:
@@ -76,8 +81,35 @@ def parse_window_function(parser: WindowParser) -> exp.Expr:
     return item
 
 
+def _parse_sizes(parser: WindowParser, word: str, count: int) -> list[Duration]:
+    """The durations in the order of `PARAMETERS`; names, if they are written, decide."""
+    sizes: list[Duration] = []
+    named: dict[str, Duration] = {}
+    while parser._match(TokenType.COMMA):
+        name, at = _parse_parameter(parser), parser._prev
+        if name is None:
+            sizes.append(parser._parse_window_offset() if len(sizes) >= count else parser._parse_duration())
+        elif name not in PARAMETERS[word] or name in named:
+            _refuse(
+                parser, word, f"{word} has no {at.text}" if name not in named else f"{name} is written twice"
+            )
+        else:
+            named[name] = parser._parse_window_offset() if name == "OFFSET" else parser._parse_duration()
+    return sizes or [named[name] for name in PARAMETERS[word] if name in named]
+
+
+def _parse_parameter(parser: WindowParser) -> str | None:
+    """The name in `NAME => value`, if there is one."""
+    if parser._next.token_type != TokenType.FARROW:
+        return None
+    name = parser._word()
+    parser._advance(2)
+    return name
+
+
 def _parse_input(parser: WindowParser, word: str) -> tuple[exp.Expr, tuple[exp.Column, ...] | None]:
     """`TABLE s`, perhaps with `PARTITION BY k`."""
+    _parse_parameter(parser)
     if not parser._match(TokenType.TABLE):
         _refuse(parser, word, f"the first argument of {word} is TABLE and the name of a stream")
     item = parser._parse_table_parts()
@@ -90,14 +122,16 @@ def _parse_input(parser: WindowParser, word: str) -> tuple[exp.Expr, tuple[exp.C
         if not isinstance(key, exp.Column):
             _refuse(parser, word, "PARTITION BY takes only columns")
         keys.append(key)
-        more = parser._next.text.upper() != "DESCRIPTOR" and parser._match(TokenType.COMMA)
+        more = parser._next.text.upper() not in ("DESCRIPTOR", "TIMECOL") and parser._match(TokenType.COMMA)
     return item, tuple(keys) or None
 
 
 def _parse_descriptor(parser: WindowParser, word: str) -> exp.Column:
     """`, DESCRIPTOR(ts)`."""
     column = None
-    if parser._match(TokenType.COMMA) and parser._match_text_seq("DESCRIPTOR"):
+    comma = parser._match(TokenType.COMMA)
+    _parse_parameter(parser)
+    if comma and parser._match_text_seq("DESCRIPTOR"):
         column = parser._parse_wrapped(parser._parse_column)
     if not isinstance(column, exp.Column):
         _refuse(parser, word, f"the second argument of {word} is DESCRIPTOR and the time column")
