@@ -50,7 +50,8 @@ SAME = [
     ),
     (
         """SELECT window_time, count(*) AS n
-        FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY window_start, window_time""",
+        FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+        GROUP BY window_start, window_time""",
         f"SELECT window_end - 1 AS window_time, count(*) AS n FROM {TUMBLING}",
     ),
     (
@@ -174,7 +175,7 @@ REFUSED = [
     ("SELECT window, count(*) FROM s GROUP BY window(ts, '1 day')", "HR-Q011", "window", "window.start"),
     ("SELECT window_start FROM s [RANGE 2 MINUTES SLIDE 1 MINUTE]", "HR-Q011", "window_start", "TABLE(HOP("),
     (
-        "SELECT 1 FROM TUMBLE(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), STEP => INTERVAL '1' DAY) GROUP BY k",
+        "SELECT 1 FROM TUMBLE(DATA => TABLE s, TIMECOL => DESCRIPTOR(ts), STEP => '1' DAY) GROUP BY k",
         "HR-Q020",
         None,
         "TUMBLE(TABLE s",

@@ -16,7 +16,7 @@ from headrace.sql.place import Code, fail
 BOUNDS = ("window_start", "window_end")
 NO_BOUNDS = (
     "aggregates over one stream with [RANGE … SLIDE …] or [SESSION …] have it, and rows of tumbling windows "
-    "with a TIME column; for the rows of other windows write FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), slide, size))"
+    "with a TIME column; for other rows write FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), slide, size))"
 )
 
 
