@@ -46,9 +46,13 @@ class Stall:
 
     def pipeline(self, root: Path) -> Pipeline:
         """The stalled pipeline, over files that grow."""
+        return parse(self.text, root=root)
+
+    @property
+    def text(self) -> str:
+        """The pipeline file."""
         streams = "\n".join(_STREAM.format(name=name, keys=keys) for name, keys in self.streams.items())
-        text = _PIPELINE.format(streams=streams, sql=self.sql, more=self.more)
-        return parse(text, root=root)
+        return _PIPELINE.format(streams=streams, sql=self.sql, more=self.more)
 
 
 _PIPELINE = """
@@ -118,6 +122,20 @@ STALLS: dict[str, Stall] = {
         "times stand still",
         ("for stream buys, which sends rows while its heartbeat stands still at 22:12:50",),
         (BOTH, *[Step(1.0, {"clicks": SEND, "buys": [-float(i), -float(i)]}) for i in range(1, 9)]),
+    ),
+    "a missing source": Stall(
+        "missing source",
+        (
+            "Query q has waited",
+            "for stream buys, of which a group of sources by item has been silent since 22:13:21 while the "
+            "other one sends; each is allowed to be 2 s late. It holds",
+            'Add "idle": "5 s" to "sources" in bounds["buys"], or "latency": "5 s" in bounds["buys"].',
+        ),
+        (BOTH, *[Step(1.0, {"clicks": SEND, "buys": [0.0]})] * 8),
+        {
+            "clicks": 'bounds = { disorder = "2 s" }',
+            "buys": 'bounds = { disorder = "2 s" }\nsources = { column = "item", choose = false }',
+        },
     ),
     "everything filtered out": Stall(
         "everything filtered out",

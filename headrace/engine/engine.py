@@ -44,7 +44,7 @@ from headrace.plan.nodes.core import Plan, Table
 from headrace.plan.show import Span, in_units, show
 from headrace.spill.store import SpillStore
 from headrace.state.part import Part, decode
-from headrace.time.punctuation import Late, Rejected
+from headrace.time.punctuation import Late, Punctuation, Rejected
 from headrace.time.sources import Cells
 
 
@@ -274,6 +274,10 @@ class Engine:
         """Run, then take the results of a query; the name may be left out if there is only one."""
         self.run()
         return self.graph.sink(query).drain()
+
+    def drain_with_promises(self, query: str | None = None) -> tuple[list[Batch], list[Punctuation]]:
+        """The results of a query, and the punctuations on attributes that hold for its later results."""
+        return self.drain(query), self.graph.sink(query).promises
 
     def drain_all(self) -> dict[str, list[Batch]]:
         """Run, then take the results of every query."""

@@ -25,7 +25,7 @@ from headrace.time.ets import Policy, Promise, StrongestPromise
 from headrace.time.learned import CombinedHeartbeats
 from headrace.time.punctuation import Late, Punctuation, Rejected
 from headrace.time.row_promises import NOTHING, WILD, RowPromises, Said
-from headrace.time.sources import Cells, SourcesPromise
+from headrace.time.sources import Cells, SlowestGroup, SourcesPromise
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 T = TypeVar("T")
@@ -230,6 +230,13 @@ class Streams:
         source.feed(batch)
         self._came(source, batch)
 
+    def feed_promises(self, stream: str, punctuations: Iterable[Punctuation]) -> None:
+        """What another engine promises about its output (`Engine.drain_with_promises`), after its rows."""
+        source = self._graph.source(stream)
+        for punctuation in punctuations:
+            source.pass_on(punctuation)
+            self._loop.wake(source)
+
     def _came(self, source: SourceNode, batch: Batch) -> None:
         """Tell the memory manager and the scheduler about new rows."""
         if self._memory.manager is not None:
@@ -356,6 +363,13 @@ class Streams:
     def known(self, stream: str) -> int:
         """The largest heartbeat that is known now, even if no operator has asked for it."""
         return self._graph.source(stream).known(self._loop.now)
+
+    def slowest(self, stream: str) -> SlowestGroup | None:
+        """The group of sources that holds a stream back, if the stream has sources by a column."""
+        source = self._graph.source(stream)
+        if not isinstance(source.promise, SourcesPromise):
+            return None
+        return source.promise.slowest(self._loop.now, source.read_until)
 
     def declared(self, stream: str) -> Declared:
         """How late the rows of a stream may be, as far as its bounds say it in one number."""

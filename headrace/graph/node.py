@@ -9,6 +9,7 @@ from headrace.flow.batch import Batch
 from headrace.graph.source import SourceNode
 from headrace.operators.contract import Operator
 from headrace.plan.nodes.core import Plan
+from headrace.time.punctuation import Punctuation
 
 
 class Node:
@@ -74,20 +75,24 @@ def nobody_looks(node: Node) -> None:
 
 
 class Sink:
-    """A reader of the query's last arc. Punctuations are internal to the engine and end here."""
+    """A reader of the query's last arc. `promises` are the punctuations that the last `drain` has passed."""
 
     def __init__(self, query: str, arc: Arc) -> None:
         self.query = query
         self.arc = arc
         self.reader: Reader = arc.reader()
+        self.promises: list[Punctuation] = []
 
     def drain(self) -> list[Batch]:
         """All answers not yet taken, in order."""
         batches: list[Batch] = []
+        self.promises = []
         while not self.reader.empty:
             item = self.reader.take(max(1, self.reader.rows))
             if isinstance(item, Batch):
                 batches.append(item)
+            elif item is not None and item.patterns:
+                self.promises.append(item)
         return batches
 
     def close(self) -> None:

@@ -336,6 +336,10 @@ class SourceNode:
         if self.admission.punctuate.close(punctuation):
             self.arc.punctuate(punctuation)
 
+    def pass_on(self, punctuation: Punctuation) -> None:
+        """Pass on a punctuation of another graph, which keeps it: no row that is fed breaks it."""
+        self.arc.punctuate(punctuation)
+
     def apply_promises(self) -> bool:
         """Make the promises that were read and whose time has come (`Streams.promise`); True if any was."""
         ready = [p for read_at, p in self.spoken if self._has_read_beyond(read_at)]

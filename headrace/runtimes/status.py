@@ -17,6 +17,7 @@ from headrace.engine.quality import Setting
 from headrace.engine.reasons import Reason
 from headrace.engine.scheduling import Dropping
 from headrace.runtimes.words import MICROS, html_table, instant, length, size
+from headrace.time.sources import SlowestGroup
 from headrace.time.timestamp import FARTHEST
 
 STARTING: Final = "starting"
@@ -56,6 +57,7 @@ class StreamStatus:
     `read_until` the instant up to which its source has been read (None: rows do not wait there). `disorder`
     and `latency` are its bounds in ticks, if they are declared; `learned`: estimated from arrivals. `lags`
     are pairs (bound, rows): so many rows of this run need a bound on disorder of up to that many ticks.
+    `slowest` is the group of sources that holds the stream back, if it has sources by a column.
     """
 
     rows_in: int
@@ -78,6 +80,7 @@ class StreamStatus:
     recent: Recent = Recent()
     source: str = ""
     lags: tuple[tuple[int, int], ...] = ()
+    slowest: SlowestGroup | None = None
 
     def after(self, before: StreamStatus | None, now: int, span: float) -> StreamStatus:
         """With what follows from the status before it, `span` seconds ago."""
@@ -195,6 +198,19 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class LostExecutor:
+    """An executor of Spark that was lost: at an instant in seconds of the system's clock, and why.
+
+    `left` is the number of executors that are there.
+    """
+
+    name: str
+    at: float
+    reason: str
+    left: int
+
+
+@dataclass(frozen=True)
 class Status:
     """A run at an instant: `state` is starting, running, stopped, finished or failed; instants count ticks.
 
@@ -209,7 +225,8 @@ class Status:
     are being written now. On Spark, `batch` is the number
     of the micro-batch, and `ticking` says whether a timer makes one at least every few seconds. `histories`,
     on Spark too, has by query the pairs (t, value) of each of its windows and granularities that may change,
-    from the beginning, in the order of the plan. `graph` are the operators, inputs first.
+    from the beginning, in the order of the plan. `graph` are the operators, inputs first. `lost` are the
+    executors of Spark that were lost since the micro-batch before.
     """
 
     pipeline: str
@@ -247,6 +264,7 @@ class Status:
     ticking: bool = True
     graph: dict[str, OperatorStatus] = field(default_factory=dict)
     histories: Histories = field(default_factory=dict)
+    lost: tuple[LostExecutor, ...] = ()
 
     @property
     def clock_per_second(self) -> int:
@@ -342,6 +360,7 @@ class Status:
         given["reasons"] = tuple(_made(Reason, each) for each in plain.get("reasons", ()))
         given["dropping"] = tuple(_made(Dropping, each) for each in plain.get("dropping", ()))
         given["histories"] = histories_of(plain.get("histories", {}))
+        given["lost"] = tuple(_made(LostExecutor, each) for each in plain.get("lost", ()))
         return _made(Status, given)
 
     @staticmethod
@@ -358,7 +377,17 @@ class Status:
 
 def _stream(plain: Mapping[str, Any]) -> StreamStatus:
     lags = tuple((int(bound), int(rows)) for bound, rows in plain.get("lags", ()))
-    return _made(StreamStatus, {**plain, "recent": _made(Recent, plain.get("recent", {})), "lags": lags})
+    parts = {
+        "recent": _made(Recent, plain.get("recent", {})),
+        "lags": lags,
+        "slowest": slowest_of(plain.get("slowest")),
+    }
+    return _made(StreamStatus, {**plain, **parts})
+
+
+def slowest_of(plain: Mapping[str, Any] | None) -> SlowestGroup | None:
+    """The slowest group of sources, from plain data."""
+    return None if plain is None else _made(SlowestGroup, plain)
 
 
 T = TypeVar("T")

@@ -79,6 +79,23 @@ class SourceGroups:
         return self.groups * CELLS
 
 
+@dataclass(frozen=True)
+class SlowestGroup:
+    """The group of sources that holds its stream back: the one with the least heartbeat.
+
+    `heartbeat` is what its rows prove, `last` the instant of its last rows, and `others` the instant at which
+    another group last had rows. `groups` is the number of groups that have had rows.
+    """
+
+    column: str
+    group: int
+    groups: int
+    numbered: bool
+    heartbeat: int
+    last: int
+    others: int
+
+
 class SourcesPromise:
     """The promise of a stream whose bounds hold for each group of its sources.
 
@@ -268,6 +285,25 @@ class SourcesPromise:
             return least
         active = spoken & self._is_active(clock)
         return max(least, int(bars[active].min() if active.any() else bars[spoken].max()))
+
+    def slowest(self, now: int, read: int | None = None) -> SlowestGroup | None:
+        """The group that the others wait for; None if fewer than two groups count."""
+        clock = now if read is None else read
+        active = np.flatnonzero((self._fronts > MIN_TIME) & self._is_active(clock))
+        if len(active) < 2:
+            return None
+        bars = self._bars(clock)
+        order = np.lexsort((self._lasts[active], bars[active]))
+        group, rest = int(active[order[0]]), active[order[1:]]
+        return SlowestGroup(
+            self.by.column,
+            group,
+            len(active),
+            self.by.numbered,
+            int(bars[group]),
+            int(self._lasts[group]),
+            int(self._lasts[rest].max()),
+        )
 
     def _is_active(self, clock: int) -> Mask:
         """The groups that had rows within the last `idle` ticks."""

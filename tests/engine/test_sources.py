@@ -30,7 +30,7 @@ from headrace.time.punctuation import Late
 from headrace.time.quantile import Confidence
 from headrace.time.row_promises import PunctuationRows, RowPromises
 from headrace.time.skew import SkewMatrix
-from headrace.time.sources import SourceGroups, SourcesPromise
+from headrace.time.sources import SlowestGroup, SourceGroups, SourcesPromise
 from headrace.time.timestamp import MIN_TIME
 
 SCHEMA = pa.schema([("device", pa.string()), ("v", pa.int64())])
@@ -442,3 +442,18 @@ def test_a_column_of_nested_values_is_refused() -> None:
     nested = Source("s", pa.schema([("device", pa.list_(pa.int64()))]))
     with pytest.raises(TimeError, match="list<"):
         Inputs(promises={"s": SourcesPromise(SourceGroups("device"), 5)}).check([nested])
+
+
+def test_the_slowest_group_is_the_one_with_the_least_heartbeat() -> None:
+    """Only groups that have had rows and are not idle count; alone, a group holds nobody back."""
+    promise = SourcesPromise(SourceGroups("device", 3, idle=20, numbered=True), 5)
+    cells = np.arange(3, dtype=np.uint16)
+    assert promise.slowest(0) is None
+    promise.observe(np.array([100]), 100, cells=cells[:1])
+    assert promise.slowest(100) is None
+    promise.observe(np.array([100, 101]), 101, cells=cells[1:])
+    promise.observe(np.array([108, 107]), 110, cells=cells[[0, 2]])
+    slowest = promise.slowest(110)
+    assert slowest == SlowestGroup("device", 1, 3, True, 95, 101, 110)
+    assert slowest.heartbeat == promise.at(110)
+    assert promise.slowest(122) == SlowestGroup("device", 2, 2, True, 102, 110, 110), "group 1 is idle"

@@ -195,7 +195,9 @@ ROWS = (
          "operators/join.py:JoinOperator.on_punctuation", "operators/held_promises.py"),
         ("engine/test_punctuations.py::test_a_join_key_closed_on_one_side_frees_the_rows_of_the_other",
          "engine/test_punctuations.py::test_a_disordered_stream_frees_state_as_an_ordered_one_does",
-         "spark/test_row_promises.py::test_closed_groups_leave_the_state_of_every_shard")),
+         "spark/test_row_promises.py::test_closed_groups_leave_the_state_of_every_shard",
+         "spark/test_row_promises.py"
+         "::test_a_group_that_is_closed_below_leaves_the_state_of_the_stage_above")),
     Row(35, DISORDER, "§2", "Blocking operators answer earlier when a punctuation closes a group",
         ("operators/early_results.py:EarlyWindowsOperator",
          "operators/early_results.py:EarlySessionsOperator"),

@@ -61,7 +61,18 @@ C = Source("closings", CLOSINGS)
 CALLS = (AggregateCall("n", "count"), AggregateCall("m", "max", "v"))
 OTHER = Project(B, (("k2", col("k")), ("v2", col("v"))))
 BY_K = SlidingAggregate(A, ("k",), CALLS, Sliding(10, 10), ("w0", "w1"))
+PASSING: Plan = query(
+    """SELECT k, max(best) AS best FROM (
+         SELECT k, max(n) OVER (ROWS 3 PRECEDING) AS best
+         FROM ISTREAM(SELECT k, count(*) AS n FROM a [UNBOUNDED] GROUP BY k)
+       ) [UNBOUNDED] GROUP BY k""",
+    {"a": SCHEMA},
+    ticks_per_second=None,
+).plan
+"""Two stages, by k and in one shard; what closes a group below closes one above."""
+ONE_SHARD_ABOVE = pytest.mark.filterwarnings("ignore:one shard, on one core:headrace.errors.HeadraceWarning")
 PLANS: dict[str, Plan] = {
+    "passing": PASSING,
     "windows": RStream(BY_K, 10),
     "groups": IStream(Aggregate(Window(Union((A, B)), Unbounded()), ("k",), CALLS)),
     "expiring": IStream(Aggregate(Window(Select(A, col("v") > 2), Range(7)), ("k",), CALLS)),
@@ -154,6 +165,7 @@ def is_data(said: RowPromises, stream: str, row: dict[str, Any]) -> bool:
     return not any(row["closed"] for each in own if not each.data)
 
 
+@ONE_SHARD_ABOVE
 @effort(0.3, "each is two runs of many micro-batches")
 @given(st.data())
 def test_rows_that_promise_have_the_same_effect_in_shards(data: st.DataObject) -> None:
@@ -171,6 +183,7 @@ def test_rows_that_promise_have_the_same_effect_in_shards(data: st.DataObject) -
     assert found.sorted() == replace(expected, late=late).sorted()
 
 
+@ONE_SHARD_ABOVE
 @effort(0.3, "each is two runs of many micro-batches")
 @given(st.data())
 def test_rows_that_promise_and_sources_by_a_column_agree_in_shards(data: st.DataObject) -> None:
@@ -190,6 +203,7 @@ def test_rows_that_promise_and_sources_by_a_column_agree_in_shards(data: st.Data
     assert found.sorted() == replace(expected, late=late).sorted()
 
 
+@ONE_SHARD_ABOVE
 @effort(0.3, "each is two runs of many micro-batches")
 @given(st.data())
 def test_promises_that_hold_change_no_answer(data: st.DataObject) -> None:
@@ -345,6 +359,25 @@ def bytes_of(plan: Plan, said: RowPromises, batches: list[MicroBatch]) -> tuple[
     shards = [each.engine.metrics().state_bytes for each in cluster.workers[0].values()]
     assert len(shards) == 3
     return engine.metrics().state_bytes, sum(shards)
+
+
+@ONE_SHARD_ABOVE
+def test_a_group_that_is_closed_below_leaves_the_state_of_the_stage_above() -> None:
+    """What the lower stage promises about its results reaches the upper one, from all of its shards."""
+    keys = range(600)
+    rows = rows_of([{"k": k, "v": 1, "closed": False} for k in keys], [5] * len(keys), SCHEMA)
+    closing = rows_of([{"k": k, "closed": True} for k in keys[:-10]], [6] * (len(keys) - 10), SCHEMA)
+    sizes = {}
+    for name, arrived in (("open", {}), ("closed", {"a": closing})):
+        batches: list[MicroBatch] = [(10, {"a": rows}), (20, arrived), (30, {}), (40, {})]
+        cluster = Cluster(random.Random(1), mishaps=0)
+        found = on_spark(PASSING, inputs_of(SAID["own"]), batches, {}, 3, cluster)
+        last = rows_of([{"k": 599, "v": 1}], [90], SCHEMA)
+        found = on_spark(PASSING, inputs_of(SAID["own"]), [(100, {"a": last}), (110, {})], {}, 3, cluster)
+        operators = [json.loads(each)["operators"] for each in found.reports]
+        (above,) = (each for each in operators if any("over" in operator for operator in each))
+        sizes[name] = next(size for operator, size in above.items() if "aggregate" in operator)
+    assert sizes["closed"] < sizes["open"] / 4, sizes
 
 
 # ------------------------------------------------------------------------------------------------ on Spark

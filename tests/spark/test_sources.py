@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import warnings
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ from tests.spark.test_simulated import GUARDS, micro_batches
 from tests.strategies.plans import cases, tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = pa.schema([("device", pa.string()), ("k", pa.int64())])
 SOURCE = Source("s", SCHEMA)
@@ -225,6 +227,87 @@ def test_on_spark_the_column_may_be_one_that_no_query_reads(
         played(partial(writer.start, str(tmp_path / name / "out")))
         counted[name] = sum(row.n for row in spark.read.parquet(str(tmp_path / name / "out")).collect())
     assert counted == {"plain": 4, "by device": 6}
+
+
+DEVICES = 100_000
+INSTANTS = [1_000 + 10 * i for i in range(12)]
+DEVICE_NAMES = pa.array([f"device {i}" for i in range(DEVICES)])
+
+
+def answered_on_spark(
+    spark: SparkSession, folder: Path, silent: np.ndarray, silent_from: int
+) -> tuple[list[dict[int, int]], int]:
+    """By micro-batch, the number of rows in each window that was answered; and the number of late rows.
+
+    Every device sends a row at each instant, but those that are `silent` from an instant on.
+    """
+    (folder / "s").mkdir(parents=True)
+    (folder / "timer").mkdir()
+    for number, now in enumerate(INSTANTS):
+        rows = pa.table({"device": DEVICE_NAMES, "at": np.full(DEVICES, now), "came": np.full(DEVICES, now)})
+        if now >= silent_from:
+            rows = rows.filter(pa.array(~silent))
+        files = {"s": rows, "timer": pa.table({"came": [now]})}
+        for name, each in files.items():
+            path = folder / name / f"{number:02}.parquet"
+            pq.write_table(each, path)
+            os.utime(path, (number + 1, number + 1))
+    read = {
+        name: spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+        for name, schema in (("s", "device STRING, at BIGINT, came BIGINT"), ("timer", "came BIGINT"))
+    }
+    columns = pa.schema([("device", pa.string()), ("at", pa.int64())])
+    streams = [headrace.StreamDef("s", columns, time_column="at", ticks_per_second=None)]
+    counted = "SELECT count(*) AS n, window_end FROM s [RANGE 10 TICKS SLIDE 10 TICKS]"
+    asked = headrace.query(counted, streams)
+    sources = {"column": "device", "groups": 100, "idle": 30, "choose": False}
+    options = headrace.spark.SparkOptions(
+        bounds={"s": {"disorder": 5, "sources": sources}}, timer=read.pop("timer"), arrival="came"
+    )
+    found: list[dict[int, int]] = []
+    late: list[int] = []
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        found.extend({} for _ in range(len(found), batch + 1))
+        found[batch] = {int(row.window_end): row.n for row in rows.collect()}
+
+    job = headrace.spark.job(read, options, checkpoint=folder / "checkpoint")
+    job.add("counts", asked, sink=keep, late=lambda rows, batch: late.append(rows.count()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)  # one shard: the window has no key
+        assert job.start(trigger={"availableNow": True}).awaitTermination(600), "the job did not end"
+    return found + [{} for _ in range(len(found), len(INSTANTS))], sum(late)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1900)
+def test_one_silent_device_of_100_000_on_spark_delays_nobody_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A device whose group speaks is not waited for; a group that is silent is waited for until `idle`."""
+    group_of = np.array(cells_of(DEVICE_NAMES, 800)) % 100
+    one, group = np.zeros(DEVICES, np.bool_), group_of == group_of[7]
+    one[7] = True
+    after = INSTANTS[4]
+    nobody, late = answered_on_spark(spark, tmp_path / "nobody", ~one & one, after)
+    assert late == 0
+    ended = [end for answers in nobody for end in answers]
+    assert ended == sorted(ended)
+    assert len(ended) >= 10
+    assert set(nobody[5].values()) == {DEVICES}
+    alone, late = answered_on_spark(spark, tmp_path / "one", one, after)
+    assert late == 0
+    assert [[*each] for each in alone] == [[*each] for each in nobody], "as early as without the silence"
+    for answers in alone:
+        assert all(n == DEVICES - (end > after) for end, n in answers.items())
+    together, late = answered_on_spark(spark, tmp_path / "group", group, after)
+    assert late == 0
+    idle_at = INSTANTS.index(after - 10 + 30)
+    assert not any(end > after for answers in together[:idle_at] for end in answers), "as the bounds say"
+    assert [[*each] for each in together[idle_at + 1 :]] == [[*each] for each in nobody[idle_at + 1 :]]
+    assert sorted(end for each in together for end in each) == ended
+    for answers in together:
+        assert all(n == DEVICES - (end > after) * group.sum() for end, n in answers.items())
 
 
 @pytest.mark.parametrize(

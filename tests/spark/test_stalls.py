@@ -23,7 +23,7 @@ from headrace.engine.inputs import Inputs
 from headrace.errors import SparkError
 from headrace.pipeline import load
 from headrace.runtimes.embedded import Runner
-from headrace.runtimes.status import Status
+from headrace.runtimes.status import LostExecutor, Status
 from headrace.runtimes.status_file import write_status
 from headrace.runtimes.why import Why
 from tests.laws import effort
@@ -157,6 +157,20 @@ def test_a_lost_executor_is_named(tmp_path: Path) -> None:
     assert not [each for each in Why.of(status, now=status.written + 5).found if each.cause.name == "stalled"]
     idle = replace(status, ticking=False)  # without a timer, no rows mean no micro-batch
     assert not [each for each in Why.of(idle, now=status.written + 60).found if each.cause.name == "stalled"]
+
+
+def test_an_executor_that_spark_lost_is_named(tmp_path: Path) -> None:
+    play = Play(STALLS["silent stream"], tmp_path)
+    lost = (LostExecutor("0", play.now / SECOND, "Command exited with code 137.\nMore", 1),)
+    seen = replace(play.computed(BOTH), lost=lost)
+    status = Status.read(play.keeper.text(play.keeper.written(seen, 1, {}, now=play.now / SECOND)))
+    found = first(status)
+    assert (found.cause.name, status.lost) == ("executor lost", lost)
+    assert found.sentence == (
+        "Executor 0 was lost at 22:13:20: Command exited with code 137. 1 is left; its tasks run again, "
+        "which takes longer."
+    )
+    assert first(play.step(BOTH)).cause.name != "executor lost"
 
 
 def test_a_budget_that_is_too_small_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import time
 
 from headrace.engine import Engine
@@ -100,7 +101,10 @@ def _streams(engine: Engine, pipeline: Pipeline, metrics: Metrics) -> dict[str, 
     """The streams with their bounds."""
     sources = source_names(pipeline)
     return {
-        name: _stream(source, engine.now, engine.streams.declared(name), sources.get(name, ""))
+        name: replace(
+            _stream(source, engine.now, engine.streams.declared(name), sources.get(name, "")),
+            slowest=engine.streams.slowest(name),
+        )
         for name, source in metrics.sources.items()
     }
 

@@ -7,10 +7,21 @@ from typing import Final
 from headrace import tuning
 from headrace.runtimes.status import FAILED, FINISHED, KILLED, RUNNING, STARTING, STOPPED
 from headrace.runtimes.why.found import Case, Cause, Found, Scope
-from headrace.runtimes.words import lasting, listed, size
+from headrace.runtimes.words import MICROS, lasting, listed, size, time_of_day
 
 TOO_SMALL: Final = "HR-M001"
 """The code of an error: the state does not fit into the budget."""
+
+
+def _lost_sentence(found: Found) -> str:
+    status, last = found.status, found.status.lost[-1]
+    when = time_of_day(int(last.at * MICROS), MICROS, int(status.written * MICROS))
+    why = f": {last.reason.splitlines()[0].rstrip('. ')}" if last.reason else ""
+    others = len(status.lost) - 1
+    more = f" {others} more before it." if others else ""
+    left = {0: "No executor is left", 1: "1 is left"}.get(last.left, f"{last.left} are left")
+    again = "its tasks run again, which takes longer"
+    return f"Executor {last.name} was lost at {when}{why}.{more} {left}; {again}."
 
 
 def _stalled(case: Case) -> bool:
@@ -133,6 +144,14 @@ RUN_STARTING = Cause(
     _starting_sentence,
     normal=True,
     alone=True,
+)
+
+EXECUTOR_LOST = Cause(
+    "executor lost",
+    Scope.RUN,
+    lambda case: bool(case.status.lost) and case.status.state == RUNNING,
+    _lost_sentence,
+    lambda found: "Look at its log and its memory, and whether Spark may start another one.",
 )
 
 STALLED = Cause("stalled", Scope.RUN, _stalled, _stalled_sentence, _stalled_hint)

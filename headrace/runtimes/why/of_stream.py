@@ -120,6 +120,36 @@ def _times_stand_sentence(found: Found) -> str:
     return waited(found, f"which sends rows while its heartbeat stands still{where}")
 
 
+def _missing(case: Case) -> bool:
+    slowest = case.read.slowest
+    silent = slowest is not None and case.longer(slowest.last, tuning.current.silent_seconds)
+    return case.holds_back and silent and not case.silent
+
+
+def _missing_sentence(found: Found) -> str:
+    slowest = found.read.slowest
+    assert slowest is not None
+    who = (
+        f"{slowest.column} {slowest.group}" if slowest.numbered else f"a group of sources by {slowest.column}"
+    )
+    others = slowest.groups - 1
+    rest = "the other one sends" if others == 1 else f"{others:,} others send"
+    since = found.at(slowest.last)
+    return waited(found, f"of which {who} has been silent since {since} while {rest}; each is {bound(found)}")
+
+
+def _missing_hint(found: Found) -> str:
+    if found.read.latency is not None:
+        return _silent_hint(found)
+    value, name = patience(found), found.stream
+    idle = (
+        f'"idle": "{value}" to "sources" in bounds["{name}"]'
+        if found.status.file is None
+        else f'idle = "{value}" to sources under [streams.{name}]'
+    )
+    return f"Add {idle}, or {set_bound(found, 'latency', value)}."
+
+
 def _add_latency(found: Found) -> str:
     if found.status.ticks_per_second is None:
         return f"Its next row releases the query, or a heartbeat that {found.stream} sends itself."
@@ -184,6 +214,8 @@ ROWS_REJECTED = Cause(
 LATE_ROWS = Cause("late rows", Scope.STREAM, _late, _late_sentence, _late_hint)
 
 BACKLOG = Cause("backlog", Scope.STREAM, _backlog, _backlog_sentence, _backlog_hint)
+
+MISSING_SOURCE = Cause("missing source", Scope.STREAM, _missing, _missing_sentence, _missing_hint)
 
 TIMES_STAND_STILL = Cause(
     "times stand still",

@@ -40,6 +40,7 @@ from headrace.runtimes.spark.driver.continuing import (
 from headrace.runtimes.spark.driver.control_log import command_stream
 from headrace.runtimes.spark.driver.dataflow import Dataflow
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of, tables_of
+from headrace.runtimes.spark.driver.executors import lost_since
 from headrace.runtimes.spark.driver.job_log import (
     append,
     as_shards_see,
@@ -401,7 +402,7 @@ class Job:
                 "HR-SP60", "the job has not started", place=self.name, hint="start it: job.start()"
             )
         if self.running.isActive or found.state not in (STARTING, RUNNING):
-            return found
+            return replace(found, lost=(*found.lost, *lost_since(self.spark, found.written)))
         failed = self.running.exception()
         return replace(found, state=STOPPED if failed is None else FAILED, error=str(failed or ""))
 

@@ -25,6 +25,7 @@ from headrace.runtimes.status import (
     SPARK_FILE,
     STARTING,
     Histories,
+    LostExecutor,
     OperatorStatus,
     Quality,
     QueryStatus,
@@ -32,6 +33,7 @@ from headrace.runtimes.status import (
     StreamStatus,
     Wait,
     histories_of,
+    slowest_of,
 )
 from headrace.time.timestamp import MIN_TIME
 
@@ -56,11 +58,15 @@ class Described:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a micro-batch brought to the driver: reports and reasons as texts, and results by query."""
+    """What a micro-batch brought to the driver: reports and reasons as texts, and results by query.
+
+    `lost`: the executors that were lost since the micro-batch before.
+    """
 
     reports: tuple[bytes, ...] = ()
     reasons: tuple[bytes, ...] = ()
     results: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[LostExecutor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,11 @@ class StatusKeeper:
         before = plain.get("before", {})
         reasons = tuple(Reason(**each) for each in before.get("reasons", ()))
         self._before = Totals(before.get("results", {}), reasons)
+
+    @property
+    def last_written(self) -> float:
+        """When the last micro-batch was written, or this start begun, in seconds of the system's clock."""
+        return self._begun if self._last is None else max(self._begun, self._last.written)
 
     def serve(self, queries: Mapping[str, tuple[str, ...]]) -> None:
         """The queries of the job and their streams, which a control log may change."""
@@ -183,6 +194,7 @@ class StatusKeeper:
             written=at,
             writing=writing,
             batch=batch,
+            lost=seen.lost,
             **figures,
             **self._constant,
         )
@@ -240,6 +252,7 @@ def _stream(parts: list[dict[str, Any]], now: int, source: str) -> StreamStatus:
         disorder=parts[0]["disorder"],
         latency=parts[0]["latency"],
         learned=parts[0]["learned"],
+        slowest=slowest_of(parts[0].get("slowest")),
         source=source,
     )
 

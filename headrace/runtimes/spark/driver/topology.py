@@ -308,7 +308,7 @@ def speech(made: Sequence[Level], inputs: Inputs, speaker: str, schema: Schema) 
             stream.read.schema,
             stream.number,
             replace(route, shard_keys=host.shard_keys),
-            stream.keys,
+            () if host.outlet.forwards else stream.keys,  # above, what all shards promise holds
             stream.source.name != speaker or stream.takes in (LIMITED, WITHHELD),
         )
         for level, route in _routes(made)

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
@@ -23,6 +23,7 @@ from headrace import tuning
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
 from headrace.errors import SparkError
 from headrace.runtimes.spark.driver.budget import JobBudget
+from headrace.runtimes.spark.driver.executors import lost_since
 from headrace.runtimes.spark.driver.parquet_files import ParquetFolder
 from headrace.runtimes.spark.driver.status import Seen, StatusKeeper
 from headrace.runtimes.spark.driver.unpack import (
@@ -147,6 +148,7 @@ class Writer:
             yield spent
             return
         keeper.serve({name: tuple(sorted(of.streams)) for name, of in queries.items() if not of.removed})
+        seen = replace(seen, lost=lost_since(spark, keeper.last_written))
         writing = [name for name, kinds in due.items() if kinds]
         if writing:
             keeper.write(spark, lambda: keeper.computed(seen, batch, writing))

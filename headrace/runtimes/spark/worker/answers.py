@@ -33,6 +33,7 @@ from headrace.runtimes.spark.worker.packing import (
 from headrace.runtimes.spark.worker.report import report
 from headrace.runtimes.spark.worker.shards import shard_of, split
 from headrace.schema import Schema
+from headrace.state.promises import to_bytes, to_plain
 from headrace.time.punctuation import Late, Rejected
 from headrace.time.timestamp import MIN_TIME
 
@@ -104,7 +105,7 @@ class Forward:
     """How the results of a lower stage go to the shards of the stage above, by the keys needed there.
 
     `shard_keys` are those shards. There, stream `first` carries the results of shard 0 of this stage. The
-    heartbeat goes to every shard.
+    heartbeat and punctuations go to every shard.
     """
 
     shard_keys: tuple[int, ...] = ()
@@ -112,18 +113,28 @@ class Forward:
     first: int = 0
 
     def packages(self, engine: Engine, query: str, shard: int) -> list[Package]:
-        """The results of a query since the last micro-batch, one package for each shard above."""
-        batches = engine.drain(query)
+        """The results of a query since the last micro-batch, one package for each shard above.
+
+        Each package has the punctuations that hold for later results.
+        """
+        batches, promises = engine.drain_with_promises(query)
         beat, stream = engine.complete_until(query), self.first + shard
+        said = to_bytes([False, [*map(to_plain, promises)]]) if promises else None
         if not batches:
-            return [Package(stream, engine.now, heartbeat=beat) for _ in self.shard_keys]
+            return [Package(stream, engine.now, heartbeat=beat, promises=said) for _ in self.shard_keys]
         batch = concat(batches)
         keys = [compile(key, batch.data.schema)(batch.data) for key in self.keys]
         order, bounds = split(shard_of(keys, len(batch), len(self.shard_keys)), len(self.shard_keys))
         rows = batch.take(order.astype(np.int64))
         parts = [rows.slice(begin, stop) for begin, stop in pairwise(bounds.tolist())]
         return [
-            Package(stream, engine.now, p.data, p.start, ends=p.end, signs=p.sign, heartbeat=beat)
+            Package(
+                *(stream, engine.now, p.data, p.start),
+                ends=p.end,
+                signs=p.sign,
+                heartbeat=beat,
+                promises=said,
+            )
             for p in parts
         ]
 

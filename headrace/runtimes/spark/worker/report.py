@@ -62,6 +62,7 @@ def report(
 def _stream(engine: Engine, name: str, source: SourceMetrics) -> dict[str, Any]:
     """A stream as this shard knows it; its heartbeat holds whether or not an operator asked for it."""
     known, bounds = engine.streams.known(name), engine.streams.declared(name)
+    slowest = engine.streams.slowest(name)
     return {
         "rows_in": source.rows_in,
         "heartbeat": None if known == MIN_TIME else known,
@@ -69,5 +70,6 @@ def _stream(engine: Engine, name: str, source: SourceMetrics) -> dict[str, Any]:
         "held_rows": source.held_rows,
         "held_bytes": source.held_bytes,
         "read_until": source.read_until,
+        "slowest": None if slowest is None else asdict(slowest),
         **asdict(bounds),
     }

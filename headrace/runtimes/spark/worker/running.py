@@ -383,8 +383,11 @@ def _promise(engine: Engine, stream: str, package: Package, now: int) -> None:
 
 
 def _take_over(engine: Engine, stream: str, package: Package) -> None:
-    """Feed the results of a shard below, and its heartbeat."""
+    """Feed the results of a shard below, its heartbeat, and what it promises about later results."""
     if package.rows is not None and package.rows.num_rows:
         engine.streams.feed(stream, package.batch())
     if package.heartbeat is not None and package.heartbeat > MIN_TIME:
         engine.streams.heartbeat(stream, package.heartbeat)
+    if package.promises is not None:
+        _, punctuations = heard(package)
+        engine.streams.feed_promises(stream, punctuations)
