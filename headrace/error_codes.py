@@ -104,6 +104,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-F025": "A table is to be reloaded, and the pipeline has no checkpoint.",
         "HR-F030": "The page or the metrics need a package that is not installed.",
         "HR-F031": "The page or the metrics cannot be served at this address.",
+        "HR-F032": "The file for the records of a run cannot be written.",
         "HR-F045": "The punctuations or heartbeats of a stream name a stream or column that does not fit.",
         "HR-F050": "The experiments are not part of the installed package.",
         "HR-F051": "The experiment does not exist.",

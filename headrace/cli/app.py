@@ -128,12 +128,13 @@ def run(
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="Serve a page that shows the run.")] = False,
     port: Annotated[int | None, typer.Option(help="With --page: its port; default: 8765 or above.")] = None,
+    log: Annotated[Path | None, typer.Option(help="A file to add what happens to, as lines of JSON.")] = None,
 ) -> None:
     """Run a pipeline until its sources end. Ctrl-C stops it with a checkpoint."""
-    from headrace.cli.run import Restart, run_pipeline
+    from headrace.cli.run import Restart, logging_to, run_pipeline
 
     restart = Restart(tuple(reset or ()), tuple(reload or ()))
-    with _page_beside(pipeline, port) if page else nullcontext():
+    with logging_to(log), _page_beside(pipeline, port) if page else nullcontext():
         code = run_pipeline(pipeline, runtime, as_json, quiet, restart)
     raise typer.Exit(code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from headrace.errors import PipelineError, SparkError
 from headrace.memory.budget import keep_freed_memory
 from headrace.pipeline import Pipeline, load
 from headrace.runtimes.embedded import Runner
+from headrace.runtimes.records import LOG, JsonLines
 from headrace.runtimes.status import Status
 from headrace.runtimes.status_file import write_status
 
@@ -49,6 +51,33 @@ def run_pipeline(
             hint=f"use --runtime {' or '.join(RUNTIMES)}",
         )
     return home(pipeline, as_json, quiet, restart or Restart())
+
+
+@contextmanager
+def logging_to(file: Path | None) -> Iterator[None]:
+    """Add the records of a run to a file, as lines of JSON."""
+    if file is None:
+        yield
+        return
+    try:
+        handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(
+            "HR-F032",
+            f"the log cannot be written: {error.strerror}",
+            place=str(file),
+            hint="create its directory, or choose another file",
+        ) from None
+    handler.setFormatter(JsonLines())
+    level = LOG.level
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
+        handler.close()
 
 
 def _said_first(pipeline: Pipeline, as_json: bool, quiet: bool) -> tuple[str, ...]:

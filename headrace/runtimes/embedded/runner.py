@@ -37,6 +37,7 @@ from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
 from headrace.runtimes.embedded.outputs import Observer, Outputs
 from headrace.runtimes.embedded.progress import measure
 from headrace.runtimes.embedded.record import Recorded, Recorder
+from headrace.runtimes.records import telling
 from headrace.runtimes.reloading import Reloader
 from headrace.runtimes.status import FAILED, FINISHED, RUNNING, STARTING, STOPPED, Status
 from headrace.spill.directory import DirectorySpillStore
@@ -139,7 +140,7 @@ class Runner:
     def run(
         self,
         *,
-        on_progress: Callable[[Status], None] | None = None,
+        on_progress: Callable[[Status], object] | None = None,
         every: float = 0.5,
         max_steps: int | None = None,
     ) -> Result:
@@ -152,12 +153,13 @@ class Runner:
     def stepwise(
         self,
         *,
-        on_progress: Callable[[Status], None] | None = None,
+        on_progress: Callable[[Status], object] | None = None,
         every: float = 0.5,
         max_steps: int | None = None,
     ) -> Iterator[None]:
         """Like `run`, one step at a time. After `stop`, iterate to the end: this is when the run commits."""
         self._begun = seconds()
+        on_progress = telling(on_progress)
         if self._store is not None:
             self._store.open()
         reloader = Reloader.of(self.pipeline, self._notes.append) if self._store is not None else None
@@ -180,7 +182,7 @@ class Runner:
             on_progress(self.result.progress)
 
     def replay(
-        self, commits: Iterable[list[Step]], on_progress: Callable[[Status], None] | None = None
+        self, commits: Iterable[list[Step]], on_progress: Callable[[Status], object] | None = None
     ) -> Result:
         """Apply recorded steps instead of reading; a commit after each list of steps."""
         self._begun = seconds()
@@ -384,7 +386,7 @@ class Runner:
     # --- running
 
     def _loop(
-        self, on_progress: Callable[[Status], None] | None, every: float, max_steps: int | None
+        self, on_progress: Callable[[Status], object] | None, every: float, max_steps: int | None
     ) -> Iterator[None]:
         """Step until the feed ends, a stop is requested or max_steps is reached; then commit."""
         told, steps = self._begun, 0
@@ -571,7 +573,7 @@ def replay(
     recorded: str | Path,
     into: str | Path,
     *,
-    on_progress: Callable[[Status], None] | None = None,
+    on_progress: Callable[[Status], object] | None = None,
     functions: Mapping[str, Any] | None = None,
 ) -> Result:
     """Replay a recorded run; outputs go to the directory `into`, under their own names.

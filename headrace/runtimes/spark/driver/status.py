@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.reasons import LATE, REJECTED, Reason, merged
 from headrace.engine.scheduling import Dropping
+from headrace.runtimes.records import RunRecords, ended
 from headrace.runtimes.spark.driver.record import read_text, write_text
 from headrace.runtimes.spark.worker.budgeting import uses_of
 from headrace.runtimes.status import (
@@ -84,6 +85,7 @@ class StatusKeeper:
         self.described = described
         self._checkpoint = checkpoint
         self._begun = time() if begun is None else begun
+        self._records = RunRecords()
         self._last: Status | None = None
         self._before = Totals()
         """The totals before the micro-batch of the last status."""
@@ -134,7 +136,9 @@ class StatusKeeper:
     def write(self, spark: SparkSession, make: Callable[[], Status]) -> None:
         """Make a status and write it; a job does not fail because of it."""
         try:
-            write_text(spark, self._checkpoint, SPARK_FILE, self.text(make()), durable=False)
+            status = make()
+            write_text(spark, self._checkpoint, SPARK_FILE, self.text(status), durable=False)
+            self._records.see(status)
         except Exception:
             _LOG.warning("cannot write the status of the job", exc_info=True)
 
@@ -427,5 +431,6 @@ def write_end(spark: SparkSession, checkpoint: str, state: str, error: str = "")
         if text is not None:
             plain = {**json.loads(text), "state": state, "error": error, "written": time(), "writing": ()}
             write_text(spark, checkpoint, SPARK_FILE, json.dumps(plain), durable=False)
+            ended(Status.of(plain))
     except Exception:
         _LOG.warning("cannot write the status of the job", exc_info=True)

@@ -1,0 +1,21 @@
+from datetime import UTC, datetime, timedelta
+
+import bytewax.operators as op
+import bytewax.operators.windowing as win
+from bytewax.connectors.files import CSVSource
+from bytewax.connectors.stdio import StdOutSink
+from bytewax.dataflow import Dataflow
+from bytewax.testing import run_main
+
+
+def band(row):
+    return "low" if float(row["price"]) < 30 else "high"
+
+
+clock = win.EventClock(lambda row: datetime.fromisoformat(row["at"]), timedelta(seconds=10))
+minutes = win.TumblingWindower(length=timedelta(minutes=1), align_to=datetime(2026, 1, 1, tzinfo=UTC))
+flow = Dataflow("function")
+bids = op.input("bids", flow, CSVSource("bids.csv"))
+counts = win.count_window("count", bids, clock, minutes, band)
+op.output("out", counts.down, StdOutSink())
+run_main(flow)

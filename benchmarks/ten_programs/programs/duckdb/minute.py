@@ -1,0 +1,4 @@
+import duckdb
+
+duckdb.sql("""SELECT item, time_bucket(INTERVAL 1 MINUTE, "at") AS minute, count(*) AS n
+FROM 'bids.csv' GROUP BY ALL ORDER BY minute""").show()
