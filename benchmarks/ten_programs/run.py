@@ -17,6 +17,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import socketserver
 import subprocess
 import sys
@@ -166,7 +167,7 @@ def measure(python: Path, file: Path, folder: Path) -> tuple[float, float]:
         except queue.Empty:
             pass
         finally:
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)  # not process.kill(), which may collect its exit
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             for each in threads:

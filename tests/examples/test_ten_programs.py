@@ -48,7 +48,8 @@ def test_live_programs_print_their_rows_while_their_input_is_open(name: str, tmp
     if name == "kafka":
         pytest.importorskip("confluent_kafka", reason="headrace[kafka] is not installed")
     write(tmp_path)
-    file = tmp_path / f"{name}.py"
+    (tmp_path / "programs").mkdir()
+    file = tmp_path / "programs" / f"{name}.py"
     file.write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         + (PROGRAMS / "headrace" / f"{name}.py").read_text()
