@@ -50,7 +50,7 @@ def lateness_of(reader: Locating, place: Path_, bounds: BoundsOf, domain: int | 
         key: reader.at((*place, key), maybe(getattr(bounds, key), domain))
         for key in ("disorder", "latency", "transit", "skew")
     }
-    said |= {"slack": bounds.slack, "transit": said["transit"] or 0}
+    said |= {"slack": bounds.slack, "transit": said["transit"] or 0, "fifo": bounds.fifo}
     if bounds.estimate is None:
         return Lateness(**said)
     other = next((key for key in ("disorder", "slack") if said[key] is not None), None)

@@ -689,6 +689,8 @@ class BoundsOf(Table):
     """A row is at most this far behind the clock when it arrives, so a silent stream holds nothing back."""
     transit: Length | None = None
     """A row takes at most this long from its source to here; the other bounds are then about the source."""
+    fifo: bool = False
+    """Rows arrive in the order in which they were sent, so `disorder` does not have to wait for `transit`."""
     skew: Length | None = None
     """The stream keeps pace with the clock to within this much."""
     estimate: Annotated[Estimate | None, BeforeValidator(_as_estimate)] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,11 +18,15 @@ NEVER = MAX_TIME
 
 @dataclass(frozen=True)
 class Bounds:
-    """A skew matrix, a latency bound per stream (§2), and optionally the timeout of §3.4."""
+    """A skew matrix, a latency bound per stream (§2), and optionally the timeout of §3.4.
+
+    `fifo`: the streams, by number, whose rows arrive in the order in which they were sent (§2, refinement).
+    """
 
     skew: SkewMatrix
     latency: tuple[int, ...]
     timeout: int | None = None
+    fifo: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.latency) != self.skew.size:
@@ -50,14 +54,24 @@ class Bounds:
 
     def closed(self) -> Bounds:
         """The same promises with B* in place of B: as correct, and never later than with B (§3.2)."""
-        return Bounds(self.skew.closure(), self.latency, self.timeout)
+        return replace(self, skew=self.skew.closure())
+
+    def waits(self) -> Ints:
+        """How long after an arrival each pair holds: t + L_j.
+
+        What j proves about itself at once, (0, δ), holds without L_j if its rows keep their order: what comes
+        later was sent later.
+        """
+        skew, latency = self.skew, np.array(self.latency, np.int64)
+        own = (skew.source == skew.target) & (skew.t == 0) & (skew.n == 0)
+        sums = skew.t + np.where(own & np.isin(skew.target, list(self.fifo)), 0, latency[skew.target])
+        return np.where(sums < 0, np.int64(MAX_TIME), sums)
 
     def horizon(self) -> int:
         """t_max + L_max: how far ahead a heartbeat can be scheduled (§5.1)."""
         if not len(self.skew.t):
             return 0
-        waits = self.skew.t.astype(object) + np.array(self.latency, dtype=object)[self.skew.target]
-        return min(MAX_TIME, int(waits.max()))
+        return int(self.waits().max())
 
 
 def timeout_needed(skew: SkewMatrix) -> bool:

@@ -26,7 +26,8 @@ class Lateness:
     A row is at most `disorder` behind the newest one of its stream, and at most `slack` rows come before it
     that it should have come before. It is at most `latency` behind the clock when it comes, and keeps pace
     with the clock to within `skew`. It takes at most `transit` from its source to here (the L of Srivastava &
-    Widom, §2): `disorder` and bounds between streams are about the source, and hold here so much later.
+    Widom, §2): `disorder` and bounds between streams are about the source, and hold here so much later. With
+    `fifo` rows arrive in the order in which they were sent, and `disorder` holds here at once.
     With `sources` these bounds hold for each group of sources by itself.
     """
 
@@ -35,6 +36,7 @@ class Lateness:
     confidence: Confidence | None = None
     slack: int | None = None
     transit: int = 0
+    fifo: bool = False
     skew: int | None = None
     sources: SourceGroups | None = None
 
@@ -161,7 +163,8 @@ class Declared:
         names = [name for name in self.streams if name in named]
         transit = {name: self.streams[name].transit for name in names}
         timeout = NEVER if self.skew.timeout is None else self.skew.timeout
-        return Bounds.of(SkewMatrix.of(names, entries), transit, timeout)
+        fifo = frozenset(number for number, name in enumerate(names) if self.streams[name].fifo)
+        return replace(Bounds.of(SkewMatrix.of(names, entries), transit, timeout), fifo=fifo)
 
     def _generator(self, bounds: Bounds) -> HeartbeatGenerator:
         """Heartbeats from declared bounds (Srivastava & Widom, Figure 2).

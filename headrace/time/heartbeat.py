@@ -212,7 +212,8 @@ class HeartbeatGenerator:
                 "HR-T002", "bounds over other streams", hint="rebind names the same streams in order"
             )
         timeout = self.bounds.timeout if bounds.timeout is None else bounds.timeout
-        renewed = Bounds(bounds.skew.closure() if close else bounds.skew, bounds.latency, timeout)
+        skew = bounds.skew.closure() if close else bounds.skew
+        renewed = replace(bounds, skew=skew, timeout=timeout)
         ensure_progress(renewed)
         self.bounds = renewed
         self._steps.relay(self._laid_out())
@@ -229,6 +230,7 @@ class HeartbeatGenerator:
                 self.bounds.timeout,
                 self._tick,
                 self._ordered,
+                *([sorted(self.bounds.fifo)] if self.bounds.fifo else []),
             ]
             digest = hashlib.sha256(json.dumps(own).encode())
             for each in (skew.source, skew.target, skew.t, skew.n, skew.delta, self._group):

@@ -90,7 +90,7 @@ def _evidence(bounds: Bounds, steps: Staircases, stream: int, now: int) -> list[
                     _weigh(
                         bounds.streams[i],
                         pair,
-                        pair.t + latency,
+                        0 if i == stream and stream in bounds.fifo and pair.t == 0 else pair.t + latency,
                         clocks,
                         values,
                         heartbeat,

@@ -224,7 +224,8 @@ class Schedule:
 
 
 def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_], waits: bool = False) -> Schedule:
-    """The schedule of a matrix: a time-based pair (t, δ) of i on j is an entry at delay t + L_j of row i.
+    """The schedule of a matrix: a time-based pair (t, δ) of i on j is an entry at delay t + L_j of row i
+    (less on a stream in order of sending, `Bounds.waits`).
 
     A tuple-based pair looks at arrivals of earlier clocks, unless j has no delay and the order within a clock
     is known: if arrivals are `ordered`, or all from one stream, `alone` in its row.
@@ -235,7 +236,7 @@ def lay_out(bounds: Bounds, ordered: bool, alone: npt.NDArray[np.bool_], waits: 
     """
     skew, n = bounds.skew, bounds.skew.size
     latency = np.array(bounds.latency, dtype=np.int64)
-    wait = _plus(skew.t, latency[skew.target])
+    wait = bounds.waits()
     timed, counting = np.flatnonzero(skew.n == 0), np.flatnonzero(skew.n > 0)
     row, delay, target, delta = skew.source[timed], wait[timed], skew.target[timed], skew.delta[timed]
     if len(counting):

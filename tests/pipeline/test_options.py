@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,10 @@ def declarations(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], Heart
     skew |= {} if timeout is None else {"timeout": timeout}
     latency = {name: table["transit"] for name, table in bounds.items()}
     matrix = Bounds.of(SkewMatrix.of(NAMES, entries), latency, NEVER if timeout is None else timeout)
+    in_order = {name for name in NAMES if draw(st.booleans())}
+    for name in in_order:
+        bounds[name]["fifo"] = True
+    matrix = replace(matrix, fifo=frozenset(map(NAMES.index, in_order)))
     ordered = not matrix.skew.n.any()
     return bounds, skew, HeartbeatGenerator(matrix, tick=tick, close=closure, ordered=ordered)
 

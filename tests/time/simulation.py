@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ def emit(bounds: Bounds, rng: np.random.Generator, count: int) -> Arrivals:
     """Random emissions, each as early a time as the (closed) bounds allow or later, then random latency.
 
     A pair (t, n, δ) of i on j binds a tuple that j emits after c + t (with t = 0: after c, or after the tuple
-    of i itself when tuples are counted) once j has emitted n tuples since then.
+    of i itself when tuples are counted, or when the channel of i = j keeps their order) once j has emitted n
+    tuples since then.
     """
     n = bounds.skew.size
     entries = [[bounds.skew.entry(i, j) for j in range(n)] for i in range(n)]
@@ -42,21 +43,26 @@ def emit(bounds: Bounds, rng: np.random.Generator, count: int) -> Arrivals:
     for _ in range(count):
         clock += int(rng.integers(0, 4))
         j = int(rng.integers(0, n))
-        floor = _floor(entries, emitted, j, clock)
+        floor = _floor(entries, emitted, j, clock, bounds.fifo)
         wish = clock * 2 + int(rng.integers(-30, 10))
         emitted.append((j, max(floor + 1, wish), clock))
     return _deliver(bounds, emitted, rng)
 
 
 def _floor(
-    entries: list[list[tuple[Pair, ...]]], emitted: list[tuple[int, int, int]], j: int, now: int
+    entries: list[list[tuple[Pair, ...]]],
+    emitted: list[tuple[int, int, int]],
+    j: int,
+    now: int,
+    fifo: frozenset[int],
 ) -> int:
     floor = -(10**6)
     for at, (i, time, c) in enumerate(emitted):
         for pair in entries[i][j]:
             since = emitted[at + 1 :] if pair.t == 0 else [e for e in emitted if e[2] > c + pair.t]
             counted = sum(1 for e in since if e[0] == j)
-            after = now > c + pair.t or (pair.n > 0 and pair.t == 0)
+            follows = pair.n > 0 or (i == j and j in fifo)
+            after = now > c + pair.t or (follows and pair.t == 0)
             if after and counted >= pair.n:
                 floor = max(floor, time - pair.delta)
     return floor
@@ -64,7 +70,12 @@ def _floor(
 
 def _deliver(bounds: Bounds, emitted: list[tuple[int, int, int]], rng: np.random.Generator) -> Arrivals:
     """Order by arrival; what arrives at one instant keeps its order of emission."""
-    arrived = [(c + int(rng.integers(0, bounds.latency[j] + 1)), k) for k, (j, _, c) in enumerate(emitted)]
+    last = [-(10**6)] * bounds.skew.size
+    arrived = []
+    for k, (j, _, c) in enumerate(emitted):
+        at = c + int(rng.integers(0, bounds.latency[j] + 1))
+        last[j] = max(last[j], at) if j in bounds.fifo else at
+        arrived.append((last[j], k))
     order = [k for _, k in sorted(arrived)]
     clock = {k: a for a, k in arrived}
     columns = [(emitted[k][0], emitted[k][1], clock[k]) for k in order]
@@ -92,7 +103,8 @@ class Figure2:
         for j in range(self.n):
             for pair in self.entries[i][j]:
                 if not pair.n:
-                    self._set(j, c + pair.t + self.bounds.latency[j], time - pair.delta)
+                    at_once = i == j and pair.t == 0 and j in self.bounds.fifo
+                    self._set(j, c + (0 if at_once else pair.t + self.bounds.latency[j]), time - pair.delta)
         self.log.append((i, time, c))
         self._count(i, c)
 
@@ -132,7 +144,8 @@ def bounds(draw: st.DrawFn, counted: bool = True, size: int = 4, timeout: int = 
     entry = st.lists(kinds, max_size=3)
     skew = SkewMatrix.of(names, {(a, b): draw(entry) for a in names for b in names})
     latency = draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
-    return Bounds.of(skew, latency, timeout)
+    fifo = draw(st.frozensets(st.integers(0, n - 1)))
+    return replace(Bounds.of(skew, latency, timeout), fifo=fifo)
 
 
 seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)

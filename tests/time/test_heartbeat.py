@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -188,6 +189,19 @@ def test_a_coarser_tick_violates_nothing_with_tuple_based_pairs(
     assert all(a <= b for x, y in zip(coarse, fine, strict=True) for a, b in zip(x, y, strict=True))
 
 
+def test_a_channel_that_keeps_the_order_does_not_wait_for_its_latency() -> None:
+    """Srivastava & Widom, §2, refinement: a row at 10 promises 10 at once, and about others after L."""
+    skew = SkewMatrix.of(["a", "b"], {("a", "a"): [(0, 0)], ("a", "b"): [(0, 3)]})
+    plain = Bounds.of(skew, 5, NEVER)
+    found = {}
+    for name, declared in (("any", plain), ("fifo", replace(plain, fifo=frozenset({0, 1})))):
+        generator = HeartbeatGenerator(declared)
+        generator.arrive([0], [10], 100)
+        found[name] = [generator.heartbeats(now).tolist() for now in (100, 105)]
+    assert found["any"] == [[MIN_TIME, MIN_TIME], [10, 7]]
+    assert found["fifo"] == [[10, MIN_TIME], [10, 7]]
+
+
 def test_memory_is_bounded_by_the_horizon_in_ticks() -> None:
     skew = SkewMatrix.of(["a", "b"], {("a", "b"): [(1000, 0)], ("a", "a"): [(0, 0)], ("b", "b"): [(0, 0)]})
     generator = HeartbeatGenerator(Bounds.of(skew, 0, NEVER), tick=100)
@@ -276,7 +290,7 @@ def test_rebinding_to_other_bounds_never_takes_a_promise_back(
         *(getattr(declared.skew, k) for k in ("source", "target", "t", "n")),
         declared.skew.delta + 9,
     )
-    generator.rebind(Bounds(looser, declared.latency))
+    generator.rebind(replace(declared, skew=looser, timeout=None))
     assert (generator.heartbeats(last) >= before).all()
     tight = SkewMatrix.of(declared.streams, {(a, a): [(0, 0)] for a in declared.streams})
     generator.rebind(Bounds.of(tight, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import given
@@ -60,7 +60,7 @@ class Reading:
 def test_no_unread_row_breaks_a_heartbeat(
     declared: Bounds, rng: np.random.Generator, in_groups: bool
 ) -> None:
-    closed = Bounds(declared.skew.closure(), declared.latency, NEVER)
+    closed = replace(declared, skew=declared.skew.closure(), timeout=NEVER)
     arrivals, n = emit(closed, rng, 40), len(closed.streams)
     known = group_bounds(closed, rng.permutation(grouping(rng, n))) if in_groups else closed
     generator = HeartbeatGenerator(known, close=False)
