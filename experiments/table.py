@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments import (
     bound_costs,
     chain,
+    delayed,
     estimation,
     fig7,
     fig8,
@@ -18,6 +19,7 @@ from experiments import (
     memory_granularity,
     memory_shedding,
     per_key,
+    probing,
 )
 from experiments.result import Experiment
 
@@ -29,12 +31,14 @@ FILES = (
     fig15,
     fig16,
     estimation,
+    delayed,
     grouping,
     levels,
     chain,
     memory_burst,
     memory_shedding,
     memory_granularity,
+    probing,
     bound_costs,
     per_key,
 )
