@@ -212,6 +212,10 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-P043": "A step of a sequence is a relation, not a stream.",
         "HR-P044": "The partition columns of the steps of a sequence differ in number or type.",
         "HR-P045": "A condition of a sequence is on a step that it cannot be tested at.",
+        "HR-P046": "A pattern of MATCH_RECOGNIZE can match no row.",
+        "HR-P047": "A pattern of MATCH_RECOGNIZE has a variable twice, or one that is unknown.",
+        "HR-P048": "A pattern of MATCH_RECOGNIZE is too large.",
+        "HR-P049": "A condition of MATCH_RECOGNIZE is not boolean.",
     },
     "Query texts": {
         "HR-Q001": "The text is not SQL.",
@@ -266,6 +270,8 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-Q080": "A SEQ has no mode, too few steps, or a step in the wrong place.",
         "HR-Q081": "PARTITION BY of a SEQ does not name one column per step, all of one type.",
         "HR-Q082": "A condition of a SEQ is on a step that it cannot be tested at.",
+        "HR-Q083": "A part of MATCH_RECOGNIZE is not supported or not valid here.",
+        "HR-Q084": "A variable of MATCH_RECOGNIZE is not in the pattern, or is defined twice.",
         "HR-Q090": "A user-defined function is not valid, or its name cannot be called in a query.",
     },
     "Rejected rows": {

@@ -7,16 +7,14 @@ an answer is out as soon as it is proven, not a tick later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.panes.values import Rowset
-from headrace.aggregates.recipes import all_needs, recipe
-from headrace.aggregates.session_values import session_values
-from headrace.arrays import Ids, Ints, Mask
+from headrace.aggregates.runs import fold_runs
+from headrace.arrays import Ids, Mask
 from headrace.expressions import compile_predicate
 from headrace.flow.batch import Batch
 from headrace.operators.content_order import by_content
@@ -24,11 +22,9 @@ from headrace.operators.contract import Need, Waiting
 from headrace.operators.sequence_consecutive import ConsecutiveMatcher
 from headrace.operators.state.sequence_stage import REPEATED, SINGLE, Ending, Entries, Pairs, Probes, Stage
 from headrace.plan.analysis.ordering import keeps_arrival_order
-from headrace.plan.nodes.core import AggregateCall
 from headrace.plan.nodes.sequence import Mode, StepKind
 from headrace.plan.nodes.sequence import Sequence as SequenceNode
 from headrace.schema import Schema
-from headrace.state.code_table import CodeTable
 from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MAX_TIME, plus
@@ -273,20 +269,3 @@ def _condition(plan: SequenceNode, step: int) -> Condition | None:
 
 def _batch(columns: list[pa.Array], schema: Schema, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-# Aggregates over complete runs of rows: nothing is kept from one run to the next.
-
-
-def fold_runs(calls: Sequence[AggregateCall], data: pa.RecordBatch, runs: Ints, count: int) -> list[pa.Array]:
-    """Each call over each of `count` runs; `runs` is the run of each row, and rows are in order."""
-    recipes = [recipe(call, data.schema) for call in calls]
-    values, _ = session_values(all_needs(recipes), data.schema)
-    columns: dict[str, Any] = {k: v for each in values for k, v in each.columns().items()}
-    table = CodeTable(**columns)
-    table.grow(1 << max(4, (count - 1).bit_length()))
-    rows = Rowset(runs, runs, runs, 0, data)
-    for value in values:
-        value.add(rows, table)
-    found = {value.spec: value.of(np.arange(count), table) for value in values}
-    return [each.make(found) for each in recipes]

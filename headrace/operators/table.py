@@ -16,6 +16,7 @@ from headrace.operators.expand import ExpandOperator
 from headrace.operators.granularity import granularity
 from headrace.operators.join import JoinOperator
 from headrace.operators.lag import lag
+from headrace.operators.match import MatchOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.outer_join import OuterJoinOperator
 from headrace.operators.over import over
@@ -39,6 +40,7 @@ from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag
 from headrace.plan.nodes.latent import Stamp, is_latent
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence
@@ -75,6 +77,7 @@ OPERATORS: dict[type[Plan], Build] = {
     nodes.RStream: rstream,
     Changelog: ChangelogOperator,
     Sequence: SequenceOperator,
+    Match: MatchOperator,
     ordering.Order: OrderOperator,
     ordering.Merge: MergeOperator,
     ordering.Expand: ExpandOperator,

@@ -17,6 +17,7 @@ from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag
 from headrace.plan.nodes.latent import Stamp
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.over import Frame, Over, RowsFrame
 from headrace.plan.nodes.sequence import Sequence, StepKind
@@ -108,6 +109,7 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
         f"rstream each {span(p.slide)}{_offset(p.phase, span)}" + (", each row once" if p.once else "")
     ),
     Sequence: lambda p, span: f"sequence {_sequence(p, span)}",
+    Match: lambda p, span: f"match {_match(p, span)}",
     Stamp: lambda p, span: "stamp with the current time",
     ordering.Order: lambda p, span: "order: rows wait here until no earlier row can arrive",
     ordering.Merge: lambda p, span: "merge: in any order, bounded by heartbeats",
@@ -208,6 +210,19 @@ def _sequence(plan: Sequence, span: Span) -> str:
 
 
 _STEPS = {StepKind.ONCE: "#{}", StepKind.REPEATED: "#{}+", StepKind.MISSING: "not #{}"}
+
+
+def _match(plan: Match, span: Span) -> str:
+    """The pattern, the partition, the conditions and what is measured."""
+    variables = [str(v) for v in plan.variables if v.condition is not None or v.test is not None]
+    clauses = [
+        f"({plan.pattern}), {plan.skip}",
+        *([f"partition by {', '.join(plan.keys)}"] if plan.keys else []),
+        *([] if plan.within is None else [f"within {span(plan.within)}"]),
+        *([f"where {', '.join(variables)}"] if variables else []),
+        *([f"measures {', '.join(map(str, plan.measures))}"] if plan.measures else []),
+    ]
+    return " ".join(clauses)
 
 
 def _unnested(plan: Unnest) -> str:

@@ -21,6 +21,7 @@ from headrace.plan.nodes.core import Granularity, Plan, Window
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.early import EarlySessions, EarlyWindows
 from headrace.plan.nodes.lag import Lag, LagCall
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.over import Over, RowsFrame
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
@@ -31,6 +32,7 @@ from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing.compare import Bag, Event, Row, canonical_row, order_key, row_order
 from headrace.testing.folds import fold, fold_user
+from headrace.testing.patterns import pattern_matches
 from headrace.testing.sequences import matches
 from headrace.time.timestamp import BEGINNING, MAX_TIME, plus
 
@@ -526,6 +528,11 @@ def _back(call: LagCall, below: Schema, earlier: list[Row]) -> Any:
     return earlier[-call.offset][below.names.index(call.column)]
 
 
+def _match(plan: Match, sources: Sources) -> list[Element]:
+    rows = [(e.start, e.row) for e in _ordered(plan.input, sources)]
+    return [Element(row, time, time) for time, row in pattern_matches(plan, rows)]
+
+
 def _distinct_on(plan: DistinctOn, sources: Sources) -> list[Element]:
     """Each row whose key was not kept shortly before."""
     kept: dict[Row, int] = {}
@@ -685,6 +692,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     nodes.RStream: _rstream,
     Changelog: _changelog,
     SequencePlan: _sequence,
+    Match: _match,
 }
 
 WINDOWS: Final[dict[type[Any], Callable[[Any, Schema, list[Element]], list[Element]]]] = {

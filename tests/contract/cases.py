@@ -34,6 +34,7 @@ from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
 from headrace.time.timestamp import MAX_TIME
 from tests.strategies.contracts import ALL, Case, Given, Signed, Terms, batch_of
+from tests.strategies.match_plans import match_of
 from tests.strategies.plans import slidings
 from tests.strategies.schemas import (
     BOOL,
@@ -71,23 +72,23 @@ def case_of(plan: Plan, inputs: Inputs) -> Case:
 
 
 @st.composite
-def many(draw: st.DrawFn, schema: Schema) -> Any:
+def many(draw: st.DrawFn, schema: Schema, most: int = 24) -> Any:
     """Rows in order of time, more than one list of hypothesis has on average."""
-    return sorted(draw(rows(schema, 12)) + draw(rows(schema, 24)), key=operator.itemgetter(0))
+    return sorted(draw(rows(schema, most // 2)) + draw(rows(schema, most)), key=operator.itemgetter(0))
 
 
 @st.composite
-def streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
+def streams(draw: st.DrawFn, schema: Schema, name: str = "s", most: int = 24) -> tuple[Plan, Any, Any]:
     """A source and its rows."""
-    happened = draw(many(schema))
+    happened = draw(many(schema, most))
     elements = [Signed(canonical_row(r[n] for n in schema.names), t) for t, r in happened]
     return Source(name, schema), batch_of(elements, schema), happened
 
 
 @st.composite
-def given_streams(draw: st.DrawFn, schema: Schema, name: str = "s") -> tuple[Plan, Any, Any]:
+def given_streams(draw: st.DrawFn, schema: Schema, name: str = "s", most: int = 24) -> tuple[Plan, Any, Any]:
     """A stream that is no source, so that simultaneous rows go by content."""
-    _, batch, happened = draw(streams(schema, name))
+    _, batch, happened = draw(streams(schema, name, most))
     elements = [Element(canonical_row(r[n] for n in schema.names), t, t) for t, r in happened]
     return Given(name, schema, relation=False), batch, elements
 
@@ -420,6 +421,13 @@ def overs(draw: st.DrawFn, kind: type[RowsFrame] | type[RangeFrame]) -> Case:
 
 
 @st.composite
+def matches(draw: st.DrawFn) -> Case:
+    schema = draw(schemas())
+    of = draw(streams(schema, most=6) | given_streams(schema, most=6))
+    return case_of(match_of(draw, of[0]), (of,))
+
+
+@st.composite
 def distincts_on(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
     schema = draw(schemas())
     of = draw(below(schema))
@@ -472,6 +480,7 @@ CASES: dict[str, Entry] = {
     "JoinOperator": Entry(joins()),
     "OuterJoinOperator": Entry(outer_joins()),
     "SequenceOperator": Entry(sequences()),
+    "MatchOperator": Entry(matches()),
     "AggregateOperator": Entry(aggregates()),
     "SlidingAggregateOperator": Entry(sliding_aggregates()),
     "SessionAggregateOperator": Entry(session_aggregates()),

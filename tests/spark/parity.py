@@ -307,6 +307,12 @@ CASES = {
     "sequence": Case(
         "SELECT x.k, x.v, y.w FROM SEQ(s AS x, u AS y) CHRONICLE PARTITION BY k WITHIN 15", restart=True
     ),
+    "match recognize": Case(
+        "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY t "
+        "MEASURES FIRST(A.v) AS a, COUNT(B.*) AS n, C.v AS c, MATCH_ROWTIME() AS t "
+        "PATTERN (A B{0,3}? C) WITHIN 15 DEFINE B AS v > 1, C AS C.v > FIRST(A.v)) AS m",
+        restart=True,
+    ),
     "quality": Case(
         "SELECT k, sum(v) [GRANULARITY COARSEST 5, FINEST 2] AS x FROM s [RANGE MIN 6, MAX 12] GROUP BY k"
     ),

@@ -15,7 +15,7 @@ from headrace.sql.binder.aggregate_names import AGGREGATES
 from headrace.testing.asking import ask
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "cql"
-OWN = ("lag.md", "quality.md", "sessions.md", "top-n.md")
+OWN = ("lag.md", "match-recognize.md", "quality.md", "sessions.md", "top-n.md")
 """Pages whose examples are over the streams that the first page declares."""
 
 

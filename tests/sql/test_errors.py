@@ -341,10 +341,10 @@ MIGRATED = [
     ),
     ("SELECT 1 FROM bids WINDOW SESSION (1 HOUR) GROUP BY item", Code.SYNTAX, "WINDOW SESSION", "[SESSION"),
     (
-        "SELECT * FROM bids MATCH_RECOGNIZE (ORDER BY ts MEASURES A.price AS p PATTERN (A B+))",
-        Code.SYNTAX,
-        "MATCH_RECOGNIZE",
-        "SEQ(a, b)",
+        "SELECT * FROM bids MATCH_RECOGNIZE (MEASURES A.price AS p ALL ROWS PER MATCH PATTERN (A B+))",
+        Code.PATTERN,
+        "ALL ROWS PER MATCH",
+        "a match is one row",
     ),
     (
         "CREATE STREAM t (ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)",

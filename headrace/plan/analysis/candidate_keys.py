@@ -15,6 +15,7 @@ from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
@@ -93,7 +94,7 @@ def _window(plan: nodes.Window) -> list[Key]:
     return candidate_keys(plan.input) if spec is None else _meeting(plan.input, spec.keys)
 
 
-def _aggregate(plan: nodes.Aggregate | TopN | Lag | Over | DistinctOn) -> list[Key]:
+def _aggregate(plan: nodes.Aggregate | TopN | Lag | Over | DistinctOn | Match) -> list[Key]:
     return _meeting(plan.input, plan.keys)
 
 
@@ -155,6 +156,7 @@ OFFERS: Final[dict[type[Plan], Callable[[Any], list[Key]]]] = {
     nodes.Distinct: _same,
     TopN: _aggregate,
     Lag: _aggregate,
+    Match: _aggregate,
     Over: _aggregate,
     DistinctOn: _aggregate,
     Unnest: _same,

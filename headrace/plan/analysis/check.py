@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow.types as pt
 
 from headrace.errors import PlanError
+from headrace.expressions import Expression
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import sequence
 from headrace.plan.nodes.aggregates import FUNCTIONS, result_type
@@ -15,6 +16,7 @@ from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import AggregateCall, Plan
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.match import MOST_STATES, MOST_VARIABLES, After, Match, states_of, variables_of
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Mode, Step, StepKind
@@ -298,6 +300,43 @@ def _over(plan: Over) -> None:
         raise PlanError("HR-P001", "a frame that starts after its row", hint="count the rows before it")
 
 
+def _match(plan: Match) -> None:
+    """The pattern takes at least one row, and its variables, keys and columns exist."""
+    if plan.input.is_relation:
+        raise PlanError("HR-P022", "MATCH_RECOGNIZE on a relation", hint="use it on the stream")
+    _known("PARTITION BY", plan.keys, plan.input.schema)
+    if plan.within is not None:
+        _positive("WITHIN", plan.within)
+    if plan.pattern.may_be_empty:
+        raise PlanError("HR-P046", "a pattern that can match no row", hint="write A+ in place of A*")
+    names = [variable.name for variable in plan.variables]
+    wanted = {*variables_of(plan.pattern), *(name for term in plan.terms for name in term.variables)}
+    if plan.skip.after in (After.TO_FIRST, After.TO_LAST):
+        wanted.add(plan.skip.variable or "")
+    if len(set(names)) < len(names) or not wanted <= set(names):
+        raise PlanError("HR-P047", "a pattern with unknown variables", hint="give each variable once")
+    if len(names) > MOST_VARIABLES or states_of(plan.pattern) > MOST_STATES:
+        raise PlanError(
+            "HR-P048",
+            f"a pattern with more than {MOST_VARIABLES} variables or {MOST_STATES} rows",
+            hint="use smaller numbers in {n,m}",
+        )
+    _known("MATCH_RECOGNIZE", [name for term in plan.terms for name in term.columns], plan.input.schema)
+    for variable in plan.variables:
+        _boolean(variable.condition, plan.input.schema)
+        _boolean(variable.test, plan.seen_by(variable))
+
+
+def _boolean(condition: Expression | None, below: Schema) -> None:
+    """A condition reads only these columns and is boolean."""
+    if condition is None:
+        return
+    _known("DEFINE", sorted(condition.columns()), below)
+    of = condition.type(below)
+    if not (pt.is_boolean(of) or pt.is_null(of)):
+        raise PlanError("HR-P049", f"a condition of type {of}", hint="write a comparison")
+
+
 def _distinct_on(plan: DistinctOn) -> None:
     if plan.input.is_relation:
         raise PlanError("HR-P022", "DISTINCT ON a relation", hint="use it on the stream, then window it")
@@ -435,4 +474,5 @@ CHECKS: dict[type[Plan], Callable[[Any], None]] = {
     Changelog: _changelog,
     nodes.RStream: _rstream,
     sequence.Sequence: check_sequence,
+    Match: _match,
 }

@@ -30,6 +30,7 @@ from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import JoinKind, OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence as SequencePlan
@@ -236,6 +237,13 @@ def _lag(search: Search, plan: Lag, key: Key | None) -> Iterator[Keys]:
     return _by(search, plan, key, plan.keys, f"LAG of each {', '.join(plan.keys)}")
 
 
+def _match(search: Search, plan: Match, key: Key | None) -> Iterator[Keys]:
+    if not plan.keys:
+        hint = "write PARTITION BY if each key may have matches of its own rows"
+        return search.refuse("MATCH_RECOGNIZE looks for matches among all rows", hint, True)
+    return _by(search, plan, key, plan.keys, f"matches of each {', '.join(plan.keys)}")
+
+
 def _over(search: Search, plan: Over, key: Key | None) -> Iterator[Keys]:
     names = ", ".join(map(str, plan.calls))
     if not plan.keys:
@@ -436,6 +444,7 @@ PLACES: Final[dict[type[Plan], Callable[[Search, Any, Key | None], Iterator[Keys
     nodes.Distinct: _content,
     TopN: _top_n,
     Lag: _lag,
+    Match: _match,
     Over: _over,
     DistinctOn: _distinct_on,
     Unnest: _unnest,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from headrace.plan.nodes.core import Aggregate, Granularity, Plan, Source, Table, Window
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence
 from headrace.plan.nodes.windows import Rows
@@ -55,7 +56,7 @@ def minds_order(plan: Plan) -> bool:
         return isinstance(plan.spec, Rows)
     if isinstance(plan, Sequence):
         return any(map(plan.order_matters, range(len(plan.steps))))
-    if isinstance(plan, (Lag, DistinctOn)):
+    if isinstance(plan, (Lag, DistinctOn, Match)):
         return True
     if isinstance(plan, Over):
         return plan.minds_order

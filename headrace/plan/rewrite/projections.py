@@ -17,6 +17,7 @@ from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Plan, Project
 from headrace.plan.nodes.distinct_on import DistinctOn
+from headrace.plan.nodes.match import Match
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Sequence, StepKind
@@ -294,6 +295,16 @@ def _step(plan: Sequence, index: int, read: Names) -> Plan:
     return _narrow(stream, shown.union(step.keys, folded))
 
 
+def _match(plan: Match, needed: Names) -> Plan:
+    """Drop the measures that nobody reads; keep all columns if content decides the order of rows."""
+    measures = tuple(term for term in plan.measures if term.name in needed)
+    if len(measures) < len(plan.measures):
+        plan = replace(plan, measures=measures)
+    if not keeps_arrival_order(plan.input):
+        return _whole(plan, needed)
+    return over(plan, [_narrow(plan.input, plan.read)])
+
+
 NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.Source: _leaf,
     nodes.Table: _leaf,
@@ -311,4 +322,5 @@ NARROW: Final[dict[type[Plan], Callable[[Any, Names], Plan]]] = {
     nodes.RStream: _same,
     Unnest: _unnest,
     Sequence: _sequence,
+    Match: _match,
 }

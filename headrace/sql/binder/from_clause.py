@@ -12,6 +12,7 @@ from headrace.expressions import Expression
 from headrace.plan.nodes.outer_join import JoinKind
 from headrace.plan.nodes.windows import Sliding, WindowSpec
 from headrace.sql.binder.environment import Environment, one_domain, renamed
+from headrace.sql.binder.match_recognize import recognized
 from headrace.sql.binder.quality_columns import asked, telling
 from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.scope import Item, Outer, Scope
@@ -22,7 +23,7 @@ from headrace.sql.binder.window_bounds import SHOWN as BOUNDS_SHOWN
 from headrace.sql.binder.window_bounds import knows_bounds, with_bounds
 from headrace.sql.binder.windows import specification
 from headrace.sql.catalog import Relation
-from headrace.sql.parser.clauses import KNOWS_BOUNDS, SHOWN, TIME, WINDOW
+from headrace.sql.parser.clauses import KNOWS_BOUNDS, SHOWN, TIME, WINDOW, Recognize
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -154,9 +155,15 @@ def _subquery(env: Environment, node: exp.Subquery, translate: Translate) -> tup
     return "", translate(env, node)
 
 
+def _recognized(env: Environment, node: Recognize, translate: Translate) -> tuple[str, Relation]:
+    """The matches in the rows of an item."""
+    return "", recognized(read_item(env, node.this, translate), node)
+
+
 ITEMS: Final[dict[type[exp.Expr], Callable[[Environment, Any, Translate], tuple[str, Relation]]]] = {
     exp.Table: _table,
     exp.Subquery: _subquery,
+    Recognize: _recognized,
 }
 
 

@@ -76,6 +76,10 @@ class Resolver:
             hint = NO_BOUNDS if name in BOUNDS else ABSENT.get(name, "")
         self.scope.unknown(node, hint)
 
+    def call(self, node: exp.Anonymous) -> Expression | None:
+        """The value of a function that only this clause has; None for all others."""
+        return None
+
     def aggregate(self, node: exp.Anonymous, condition: exp.Expr | None) -> Expression:
         """The value of an aggregate over the rows that meet `condition`."""
         code = Code.NESTED_AGGREGATE if self.clause == "an aggregate" else Code.MISPLACED_AGGREGATE

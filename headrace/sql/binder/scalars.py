@@ -260,6 +260,9 @@ def _extract(resolver: Resolver, node: exp.Extract) -> Expression:
 def _call(resolver: Resolver, node: exp.Anonymous) -> Expression:
     """A function call: an aggregate, a quality function, a user's function or a built-in one."""
     name = node.name.lower()
+    own = resolver.call(node)
+    if own is not None:
+        return own
     if is_aggregate(node):
         return resolver.aggregate(node, None)
     if GRANULARITY in node.meta:

@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
+from headrace.plan.nodes.match import After, Pattern
 from headrace.sql.place import Span
 
 GRANULARITY = "granularity"
@@ -114,6 +116,31 @@ class SeqStep(exp.Expression):
     """A step of a SEQ: `kind` is '', 'NOT' or '+'."""
 
     arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True}
+
+
+@dataclass(frozen=True)
+class RecognizeClause:
+    """The pattern of MATCH_RECOGNIZE with the places of its variables, AFTER MATCH SKIP, and WITHIN."""
+
+    pattern: Pattern
+    variables: Mapping[str, Token]
+    after: After
+    to: exp.Identifier | None
+    within: Duration | None
+
+
+class Recognize(exp.Expression):
+    """`s MATCH_RECOGNIZE (…)`; its `meta` holds `CLAUSE`. Measures and definitions are aliases."""
+
+    CLAUSE: ClassVar[str] = "match_recognize"
+    arg_types: ClassVar[dict[str, Any]] = {
+        "this": True,
+        "partition": False,
+        "order": False,
+        "measures": False,
+        "define": False,
+        "alias": False,
+    }
 
 
 class ToStream(exp.Expression):

@@ -31,7 +31,6 @@ PHRASES: Final[dict[tuple[str, ...], str]] = {
     ("WINDOW", "TUMBLING"): "put the window on the stream: FROM s [RANGE 10 MINUTES SLIDE 10 MINUTES]",
     ("WINDOW", "HOPPING"): "put the window on the stream: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]",
     ("WINDOW", "SESSION"): "put the window on the stream: FROM s [SESSION 5 MINUTES]",
-    ("MATCH_RECOGNIZE",): "write the steps with SEQ: FROM SEQ(a, b) CHRONICLE PARTITION BY k WITHIN 1 HOUR",
     ("WATERMARK", "FOR"): WATERMARK,
     ("INSERT", "INTO"): "write SELECT … FROM …; where answers go is set in the pipeline file",
     ("WITH", "("): "remove WITH (…): the source of a stream is set in the pipeline file",

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from headrace.sql.parser.aggregates import in_one_piece, outside
-from headrace.sql.parser.clauses import ToStream
+from headrace.sql.parser.clauses import Recognize, ToStream
 from headrace.sql.parser.dialect import Cql, CqlParser
 from headrace.sql.parser.migrating import phrase_in
 from headrace.sql.place import Code, Fault, Span, fail
@@ -106,6 +106,7 @@ READ: Final[dict[type[exp.Expr], frozenset[str]]] = {
     exp.Union: frozenset({"this", "expression", "distinct", "with_"}),
     exp.Except: frozenset({"this", "expression", "distinct", "with_"}),
     ToStream: frozenset({"this", "kind", "with_", "keys"}),
+    Recognize: frozenset({"this", "partition", "order", "measures", "define", "alias"}),
     exp.Subquery: frozenset({"this", "alias", "with_"}),
     exp.Table: frozenset({"this", "alias"}),
     exp.TableAlias: frozenset({"this", "columns"}),
@@ -151,7 +152,6 @@ CLAUSES: Final[dict[str, tuple[str, str]]] = {
         "FOR SYSTEM_TIME AS OF",
         "it belongs to a join: FROM orders JOIN rates FOR SYSTEM_TIME AS OF orders.ts ON …",
     ),
-    "match": ("MATCH_RECOGNIZE", "write the steps with SEQ: FROM SEQ(a, b) CHRONICLE PARTITION BY k"),
     "using": ("USING", "write ON a.k = b.k"),
     "into": ("INTO", "where answers go is set in the pipeline file"),
     "hint": ("hints", "remove it"),

@@ -29,6 +29,7 @@ from headrace.sql.parser.clauses import (
     UnboundedClause,
     WindowClause,
 )
+from headrace.sql.parser.match_recognize import opens_match_recognize, parse_match_recognize
 from headrace.sql.parser.sequences import parse_sequence
 from headrace.sql.parser.window_functions import opens_window_function, parse_window_function
 from headrace.sql.place import Code, Span, fail, nearest
@@ -68,7 +69,14 @@ class WindowParser(SparkParser):
             found = parse_sequence(self) if sequence else super()._parse_table(*args, **kwargs)
         if isinstance(found, (exp.Table, exp.Subquery, Seq)):
             self._attach_window(found)
+        if isinstance(found, (exp.Table, exp.Subquery)) and opens_match_recognize(self):
+            found = parse_match_recognize(self, found)
+            self._attach_window(found)
         return found
+
+    def _parse_table_alias(self, *args: Any, **kwargs: Any) -> exp.TableAlias | None:
+        """MATCH_RECOGNIZE before a parenthesis is no alias."""
+        return None if opens_match_recognize(self) else super()._parse_table_alias(*args, **kwargs)
 
     def _attach_window(self, item: exp.Expr) -> None:
         """Parse a window after a FROM item and store it in its `meta`."""
