@@ -282,6 +282,18 @@ CASES = [
         "before it",
     ),
     (
+        "SELECT 1 FROM bids MATCH_RECOGNIZE (MEASURES A.price AS p PATTERN (A B*?) DEFINE B AS NEXT(price) > 1)",
+        Code.PATTERN,
+        "NEXT(price)",
+        "PREV(B.x)",
+    ),
+    (
+        "SELECT 1 FROM bids MATCH_RECOGNIZE (MEASURES C.price AS p PATTERN (A B))",
+        Code.PATTERN_VARIABLE,
+        "C",
+        "variables: A, B",
+    ),
+    (
         "SELECT 1 FROM SEQ(bids+ AS a, items) RECENT WHERE a.price > first(a.price)",
         Code.SEQUENCE_CONDITION,
         "a.price > first(a.price)",
@@ -343,7 +355,7 @@ MIGRATED = [
     (
         "SELECT * FROM bids MATCH_RECOGNIZE (MEASURES A.price AS p ALL ROWS PER MATCH PATTERN (A B+))",
         Code.PATTERN,
-        "ALL ROWS PER MATCH",
+        "ALL",
         "a match is one row",
     ),
     (
