@@ -282,7 +282,7 @@ CASES = [
         "before it",
     ),
     (
-        "SELECT 1 FROM bids MATCH_RECOGNIZE (MEASURES A.price AS p PATTERN (A B*?) DEFINE B AS NEXT(price) > 1)",
+        "SELECT 1 FROM bids MATCH_RECOGNIZE (MEASURES A.price AS x PATTERN (A) DEFINE A AS NEXT(price) > 1)",
         Code.PATTERN,
         "NEXT(price)",
         "PREV(B.x)",
