@@ -139,6 +139,13 @@ def test_within_and_what_may_follow() -> None:
     assert not query(text, CATALOG).plan.is_relation
 
 
+def test_within_may_be_a_number_of_ticks() -> None:
+    catalog = Catalog([StreamDef("s", SCHEMA, time_column="ts", ticks_per_second=None)])
+    text = "SELECT x FROM s MATCH_RECOGNIZE (MEASURES A.k AS x PATTERN (A B) WITHIN 15 DEFINE B AS price > 1)"
+    (match,) = (each for each in walk(query(text, catalog).plan) if isinstance(each, Match))
+    assert match.within == 15
+
+
 def test_the_matches_of_a_subquery_and_of_a_union() -> None:
     union = "(SELECT ts, price FROM s WHERE price > 1 UNION ALL SELECT ts, 0 - price FROM s)"
     text = (

@@ -40,6 +40,8 @@ AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?", re.ASCII)
 AMOUNT_TOKENS: Final = (TokenType.NUMBER, TokenType.INTERVAL)
 CLOSE_UP: Final = re.compile(r"([0-9]{1,18}[a-z]+)+", re.ASCII | re.IGNORECASE)
 COUNT: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+AFTER_DURATION: Final = frozenset({"SLIDE", "OFFSET", "DEFINE", "SUBSET"})
+"""Words that may follow a number without a unit."""
 LATER: Final = "not yet in this version of Headrace"
 
 
@@ -243,7 +245,7 @@ class WindowParser(SparkParser):
         if word in UNITS:
             self._advance()
             return word
-        if self._curr.token_type in self.ID_VAR_TOKENS and word not in ("SLIDE", "OFFSET"):
+        if self._curr.token_type in self.ID_VAR_TOKENS and word not in AFTER_DURATION:
             fail(Code.DURATION, f"{self._curr.text!r} is not a unit of time", self._curr, _units_like(word))
         return ""
 
