@@ -30,7 +30,6 @@ from headrace.plan.nodes.top_n import SortKey, TopN
 from headrace.plan.nodes.unnest import Unnest
 from headrace.schema import Schema
 from tests.strategies.legal import ends_are_known, is_finite, joins, starts_are_known, ticks_of
-from tests.strategies.match_plans import match_of
 from tests.strategies.schemas import (
     BOOL,
     FLOAT,
@@ -329,10 +328,6 @@ def _join_keys(draw: st.DrawFn, left: Schema, right: Schema) -> list[nodes.Equal
     return [nodes.Equality(a, b, draw(st.booleans())) for a, b in chosen]
 
 
-def _match(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
-    return match_of(draw, _stream(draw, sources, min(depth - 1, 1)), simple=True)
-
-
 def _sequence(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
     streams: list[Plan] = []
     for _ in range(draw(st.sampled_from([2, 2, 2, 3]))):
@@ -490,7 +485,7 @@ def _deviations(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 
 ROWWISE_STREAMS: Final = (_select(_stream), _project(_stream), _unnest(_stream), _union(_stream))
-STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence, _match, _lag, _over, _distinct_on)
+STREAMS: Final[tuple[Drawing, ...]] = (*ROWWISE_STREAMS, _sequence, _lag, _over, _distinct_on)
 TO_STREAMS: Final[tuple[Drawing, ...]] = (_to_stream, _to_stream)
 WINDOWED: Final[tuple[Drawing, ...]] = (_window, _window, _window, _sliding_aggregate, _table)
 RELATIONS: Final[tuple[Drawing, ...]] = (
@@ -512,4 +507,4 @@ RELATIONS: Final[tuple[Drawing, ...]] = (
     _table,
     _outer_join,
 )
-TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, _sequence, _match, *ROWWISE_STREAMS)
+TOPS: Final[tuple[Drawing, ...]] = (*[_to_stream] * 6, _deviations, _sequence, *ROWWISE_STREAMS)
