@@ -1,4 +1,4 @@
-"""Writes the reference pages that are made from code: the command line and the keys of pipeline files.
+"""Writes the reference pages that are made from code: commands, keys of pipeline files, and functions.
 
     python -m scripts.reference        # writes docs/reference/; a test says when it is needed
 
@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from headrace.pipeline import spec
+from scripts.function_reference import functions
 
 REFERENCE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
@@ -219,7 +220,11 @@ def _type(table: type[BaseModel]) -> str:
     return str(get_args(table.model_fields["type"].annotation)[0])
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"commands.md": commands, "keys.md": keys}
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "commands.md": commands,
+    "functions.md": functions,
+    "keys.md": keys,
+}
 
 
 if __name__ == "__main__":

@@ -200,14 +200,21 @@ class FollowedSide(JoinSide):
             self._touched.append(ids)
             self._told += len(ids)
         if self._told > 2 * len(self.rows) + 1024:
-            self._touched = [np.unique(np.concatenate(self._touched))]
+            self._touched = [self._distinct()]
             self._told = len(self._touched[0])
+
+    def _distinct(self) -> Ids:
+        """The ids of the rows that were touched and are still held, in order: by a mask, not by sorting."""
+        mask = np.zeros(len(self.rows), np.bool_)
+        for ids in self._touched:
+            mask[ids[ids >= self.rows.base] - self.rows.base] = True
+        return np.flatnonzero(mask) + self.rows.base
 
     def changes(self, full: bool) -> Mapping[str, Any]:
         chunk = dict(super().changes(full))
         begin = int(chunk["begin"])
-        touched = np.unique(np.concatenate([np.empty(0, np.int64), *self._touched]))
-        touched = touched[(touched >= self.rows.base) & (touched < begin)]
+        touched = self._distinct()
+        touched = touched[touched < begin]
         chunk["marks"] = self.marks[begin - self.rows.base :].copy()
         chunk["touched"] = touched
         chunk["touched_marks"] = self.marks[touched - self.rows.base].copy()
