@@ -18,6 +18,7 @@ from experiments import (
     memory_burst,
     memory_granularity,
     memory_shedding,
+    order,
     per_key,
     probing,
 )
@@ -34,6 +35,7 @@ FILES = (
     delayed,
     grouping,
     levels,
+    order,
     chain,
     memory_burst,
     memory_shedding,

@@ -57,6 +57,8 @@ class Tuning:
 
     selectivity_rows: int = 64
     """Rows that an operator must have taken before its selectivity is measured again."""
+    link_margin: float = 1.1
+    """By how much an operator must give more rows than it takes to hold others back, or fewer to stop."""
     chart_steps: int = 256
     """Steps of operators after which Chain measures selectivities again."""
 
@@ -66,6 +68,10 @@ class Tuning:
     """Dead entries, beyond a share of the live ones, that state may hold before it is compacted."""
     idle_keys: int = 1024
     """Keys beyond those in use that an index of keys or values may hold before unused ones are dropped."""
+    order_gain: float = 0.95
+    """Rows wait for order elsewhere if they are at most this share of the bytes there."""
+    early_copies: int = 16
+    """In how many windows a row may be for closed groups to be answered before their windows end."""
     shrink_above: int = 4096
     """Entries up to which an array keeps its spare room."""
     match_room: int = 1024
@@ -121,7 +127,7 @@ class Tuning:
     """Take a new order of conditions if it costs less than this share of the present one."""
     reorder_every: int = 8192
     """Rows between two looks at the order of joins."""
-    reorder_gain: float = 0.8
+    reorder_gain: float = 0.95
     """Take a new order of joins if its intermediate results are below this share of the present ones."""
     reorder_payback: int = 2
     """Times that the joins' rows may be replaced before a new order must have paid for the change."""

@@ -1,9 +1,9 @@
-"""Partial values by session: columns of a table that has a line for each session."""
+"""Partial values by session, or by open pane: columns of a table that has a line for each of them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -325,14 +325,17 @@ CODED: Final[dict[type[Any], Callable[[Any, Codec], SessionValue]]] = {
 }
 
 
-def session_values(specs: Sequence[Spec], below: Schema) -> tuple[list[SessionValue], dict[str, Codec]]:
-    """The object that keeps each spec, and the codecs of the columns that need one."""
-    coded = dict.fromkeys(s.column for s in specs if isinstance(s, OfColumn) and type(s) in CODED)
-    codecs = {column: codec_for(below.field(column).type) for column in coded}
+def session_values(
+    specs: Sequence[Spec], below: Schema, codecs: Mapping[str, Codec] | None = None
+) -> tuple[list[SessionValue], Mapping[str, Codec]]:
+    """The object that keeps each spec, and the codecs of the columns that need one: new ones, or these."""
+    if codecs is None:
+        coded = dict.fromkeys(s.column for s in specs if isinstance(s, OfColumn) and type(s) in CODED)
+        codecs = {column: codec_for(below.field(column).type) for column in coded}
     return [_keeper(spec, below, codecs) for spec in specs], codecs
 
 
-def _keeper(spec: Spec, below: Schema, codecs: dict[str, Codec]) -> SessionValue:
+def _keeper(spec: Spec, below: Schema, codecs: Mapping[str, Codec]) -> SessionValue:
     """The object that keeps one partial value; those of `CODED` types share the codec of their column."""
     if isinstance(spec, OfColumn) and type(spec) in CODED:
         return CODED[type(spec)](spec, codecs[spec.column])

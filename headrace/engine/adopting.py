@@ -40,6 +40,7 @@ from headrace.operators.adaptable import Adaptable
 from headrace.operators.order import OrderOperator
 from headrace.operators.table import build
 from headrace.plan.analysis.identity import BY_POSITION, fingerprint, label
+from headrace.plan.analysis.ordering import Order
 from headrace.plan.nodes.core import Plan, Source, Table
 from headrace.plan.nodes.trees import exchange, walk
 from headrace.plan.rewrite.order_joins import highest_tree, in_order, taken_apart
@@ -364,7 +365,7 @@ class Transfer:
             for before, below in zip(entry.reads, plan.inputs, strict=True):
                 if len(before) == len(below.schema):
                     renamed |= {a: b for (a, _), b in zip(before, below.schema.names, strict=True) if a != b}
-        sorts = isinstance(node.operator, OrderOperator)
+        sorts = isinstance(node.plan, Order)
         return {
             k: _fitted(_renamed(v, renamed), schema, sorts) if isinstance(v, pa.RecordBatch) else v
             for k, v in chunk.items()

@@ -16,6 +16,7 @@ from headrace.engine.loop import Loop, check_instant
 from headrace.engine.memory import Memory
 from headrace.engine.metrics import Metrics, account_waiting, measure
 from headrace.engine.optimizer import Optimizer
+from headrace.engine.order_reasons import order_section
 from headrace.engine.pushing import rows_for, times_for
 from headrace.engine.quality import QualityOfService
 from headrace.engine.scheduling import Scheduling
@@ -319,6 +320,7 @@ class Engine:
         nodes = dict.fromkeys(node for query in queries for node in self.graph.nodes_of(query))
         table = self.scheduling.table.explained(nodes)
         sections = explained_sections(self.graph, queries, plans(span), table, arcs, span)
+        sections += order_section(self.graph, queries)
         return Explanation(diagram, sections + self.optimizer.explained(queries), format)
 
     def _span_of(self, queries: Sequence[str]) -> Span:

@@ -71,6 +71,13 @@ class OrderGate(Gate):
         return missed, missed < copies
 
 
+class OpenGate(Gate):
+    """Where rows leave for a result at once and in any order: none is too late."""
+
+    def missed(self, batch: Batch, now: int) -> tuple[Counts, Mask]:
+        return np.zeros(len(batch), np.int64), np.ones(len(batch), np.bool_)
+
+
 @dataclass
 class SessionGate(Gate):
     """Where rows enter sessions: a row is late if it would only create or extend one that is over.

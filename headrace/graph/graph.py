@@ -18,6 +18,9 @@ from headrace.plan.nodes.core import Plan, Source, Table
 from headrace.plan.nodes.latent import with_stamps
 from headrace.plan.nodes.quality import without_bounds
 
+Link = tuple[int, int]
+"""Two nodes, by id, between which rows only become more (Srivastava & Widom, Figure 6)."""
+
 
 class Graph:
     """Sources, operator nodes and sinks; grows and shrinks while it runs.
@@ -38,6 +41,9 @@ class Graph:
         self._written: dict[str, tuple[Plan, bool]] = {}
         self._home: dict[Plan, list[Node]] = {}
         self.quality = Quality()
+        self.links: set[Link] = set()
+        self.placement = "cost"
+        """Where plans that are added restore order (`headrace.plan.analysis.ordering.PLACEMENTS`)."""
         self._now = now
         self.next_id = 0
 
@@ -92,7 +98,7 @@ class Graph:
             )
         check(plan)
         self._declare_all(plan)
-        placed = place_orders(with_stamps(plan), self._disorder(), ordered)
+        placed = place_orders(with_stamps(plan), self._disorder(), ordered, self.placement)
         self.sinks[query] = Sink(query, self._arc(placed, {}, since))
         self._roots[query], self._written[query], self.since[query] = placed, (plan, ordered), since
         if not isinstance(placed, (Source, Table)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
+from headrace import tuning
 from headrace.errors import ScheduleError
-from headrace.graph.graph import Graph
+from headrace.graph.graph import Graph, Link
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.graph.table import TableNode
@@ -46,27 +47,28 @@ def memory_labels(graph: Graph) -> Labels:
     """Memory-aware: a proliferating operator waits until what it makes can be used (Figure 6).
 
     A node's selectivity is rows out ÷ rows in as measured so far. Shared nodes take the union of the labels
-    that each of their consumers gives them.
+    that each of their consumers gives them. A link comes and goes only where the selectivity is well away
+    from 1 (`tuning.link_margin`), so that labels do not change with every row.
     """
     labels: Labels = {}
+    links: set[Link] = set()
     for node in reversed(graph.nodes):
         own = streams_below(node)
-        given = [labels[after.id] for after in node.successors if _link_crosses(node, after)]
+        found = {(below.id, node.id) for below in _subtree(node) if _link_reaches(below, node, graph.links)}
+        links |= found
+        given = [labels[after.id] for after in node.successors] if found else []
         labels[node.id] = own.union(*given)
+    graph.links = links
     return labels
 
 
-def _link_crosses(node: Node, after: Node) -> bool:
-    """Whether a memory-link leads from within the subtree of `node` to `after` or further up."""
-    return any(_link_reaches(below, node) for below in _subtree(node))
-
-
-def _link_reaches(origin: Node, top: Node) -> bool:
+def _link_reaches(origin: Node, top: Node, known: set[Link]) -> bool:
     """Whether the chain from `origin` up to and including `top` still emits more rows than it takes."""
+    margin = tuning.current.link_margin
     factor, node = 1.0, origin
     while True:
         factor *= selectivity(node)
-        if factor <= 1.0:
+        if factor <= (1 / margin if (origin.id, node.id) in known else margin):
             return False
         if node is top:
             return True

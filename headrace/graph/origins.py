@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.flow.batch import Batch
-from headrace.graph.gates import OrderGate, SessionGate, Way
+from headrace.graph.gates import OpenGate, OrderGate, SessionGate, Way
 from headrace.graph.graph import Graph
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
@@ -14,9 +14,13 @@ from headrace.operators.early_results import EarlyWindowsOperator
 from headrace.operators.order import OrderOperator
 from headrace.operators.session_aggregate import MergingSessionsOperator
 from headrace.operators.union import MergeOperator
+from headrace.operators.unsorted_windows import UnsortedPanesOperator, UnsortedWindowsOperator
 from headrace.plan.analysis.ordering import Expand
-from headrace.plan.nodes.core import Plan
-from headrace.plan.nodes.early import EarlyWindows
+from headrace.plan.nodes.core import Plan, SlidingAggregate
+from headrace.plan.nodes.windows import Sliding
+
+IN_WINDOWS = (UnsortedWindowsOperator, UnsortedPanesOperator, EarlyWindowsOperator)
+"""Aggregates over windows whose rows come in any order."""
 
 
 def origins_behind(before: Node | SourceNode) -> list[SourceNode | Operator]:
@@ -36,7 +40,7 @@ def sources_behind(before: Node | SourceNode) -> list[SourceNode]:
 
 
 def set_gates(graph: Graph) -> None:
-    """Set the gates of every source: where its rows are put in order, or enter sessions unordered."""
+    """Set the gates of every source: where its rows are put in order, enter windows or sessions, or leave."""
     for source in graph.sources.values():
         source.admission.gates = []
     for node in graph.nodes:
@@ -46,10 +50,10 @@ def set_gates(graph: Graph) -> None:
             window = next((p.window for p in _path(node.plan) if isinstance(p, Expand)), None)
             for source in behind:
                 source.admission.gates.append(OrderGate(node.operator, window, in_force))
-        elif isinstance(node.operator, EarlyWindowsOperator):
-            assert isinstance(node.plan, EarlyWindows)
-            below = node.plan.input
-            window = below.window if isinstance(below, Expand) else node.plan.window
+        elif isinstance(
+            node.operator, (UnsortedWindowsOperator, UnsortedPanesOperator, EarlyWindowsOperator)
+        ):
+            window = _window_at(node)
             for source in behind:
                 if _ways(source, node):
                     source.admission.gates.append(OrderGate(node.operator, window, in_force))
@@ -58,6 +62,27 @@ def set_gates(graph: Graph) -> None:
                 ways = _ways(source, node)
                 if ways:
                     source.admission.gates.append(SessionGate(node.operator, ways, in_force))
+
+    for source in graph.sources.values():
+        if _leaves_at_once(source, graph):
+            source.admission.gates.append(OpenGate())
+
+
+def _leaves_at_once(source: SourceNode, graph: Graph) -> bool:
+    """Whether rows of a source come to some result without waiting anywhere."""
+    if any(sink.arc is source.arc for sink in graph.sinks.values()):
+        return True
+    ends = [n for n in graph.nodes if n.sinks and isinstance(n.operator, (Stateless, MergeOperator))]
+    return any(_ways(source, node) for node in ends)
+
+
+def _window_at(node: Node) -> Sliding | None:
+    """The windows that a row counts in one by one, at an aggregate over rows in any order; None: once."""
+    assert isinstance(node.plan, SlidingAggregate)
+    if isinstance(node.operator, UnsortedPanesOperator):
+        return None
+    below = node.plan.input
+    return below.window if isinstance(below, Expand) else node.plan.window
 
 
 def _ways(source: SourceNode, node: Node) -> list[Way]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headrace.flow.batch import Batch
 from headrace.operators.contract import Need, Waiting
 from headrace.operators.held_promises import HoldsPromises
-from headrace.plan.analysis.ordering import Order
+from headrace.plan.analysis.ordering import AdaptiveOrder, Order
 from headrace.state.part import Part
 from headrace.state.sorter import Sorter
 from headrace.time.punctuation import Punctuation
@@ -65,7 +65,7 @@ class OrderOperator(HoldsPromises, InputManager):
     Their source has already reported them.
     """
 
-    def __init__(self, plan: Order) -> None:
+    def __init__(self, plan: Order | AdaptiveOrder) -> None:
         super().__init__()
         self._rows = Sorter()
 

@@ -14,7 +14,7 @@ from headrace.aggregates.panes.table import pane_values
 from headrace.aggregates.panes.values import Rowset
 from headrace.aggregates.recipes import all_needs, recipe
 from headrace.aggregates.specs import OfColumn, is_placed
-from headrace.arrays import Times
+from headrace.arrays import Ints, Mask, Times
 from headrace.flow.batch import Batch, concat
 from headrace.kernels.aggregate_panes import keep_least
 from headrace.operators.content_order import by_content
@@ -74,10 +74,14 @@ class SlidingAggregateOperator(HoldsPromises):
 
     def _note_arrival(self, slots: Times, arrival: Times) -> None:
         """Keep the newest arrival of each entry; not part of the state, because it is of this run's clock."""
+        self._measure()
+        keep_least(slots, ~arrival, self._log.entries["arrival"])
+
+    def _measure(self) -> None:
+        """From now on, keep arrivals."""
         if not self._measured:
             self._measured = True
             self._log.entries.add_column("arrival", np.int64, MAX_TIME, kept=False)
-        keep_least(slots, ~arrival, self._log.entries["arrival"])
 
     def _in_windows(self, batch: Batch) -> Batch:
         """Drop the rows that fall between two windows, if the range is less than the slide."""
@@ -165,19 +169,32 @@ class SlidingAggregateOperator(HoldsPromises):
             self._forget_groups()
             self._peak = entries
         for column, codec in self._codecs.items():
-            if codec.crowded(entries):
+            if codec.crowded(self._references()):
                 codec.forget_except(self._words(column))
 
     def _forget_groups(self) -> None:
         """Forget the groups that have no entry, and set the size at which to look again."""
-        keep = self._log.held()
+        keep = self._held()
         if not keep.all():
             new = self._groups.compact(keep)
             self._log.remap(new, keep)
             for value in self._values:
                 value.remap(new, keep)
+            self._regroup(new)
         self._roomy = 2 * int(np.count_nonzero(keep))
         self._closed = 0
+
+    def _held(self) -> Mask:
+        """Which groups have an entry."""
+        return self._log.held(len(self._groups))
+
+    def _references(self) -> int:
+        """How many partial values may refer to a word."""
+        return len(self._log.entries)
+
+    def _regroup(self, new: Ints) -> None:
+        """Groups have new codes."""
+        return
 
     def _words(self, column: str) -> Times:
         """The words of a column that are still referred to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.operators.adaptive_order import adaptive_order
 from headrace.operators.aggregate import AggregateOperator
 from headrace.operators.changelog import ChangelogOperator
 from headrace.operators.contract import Operator
@@ -31,6 +32,7 @@ from headrace.operators.streams import DStreamOperator, istream, rstream
 from headrace.operators.top_n import TopNOperator
 from headrace.operators.union import LatentUnionOperator, MergeOperator, UnionOperator
 from headrace.operators.unnest import UnnestOperator
+from headrace.operators.unsorted_windows import unsorted_windows
 from headrace.operators.window import time_window
 from headrace.plan.analysis import ordering
 from headrace.plan.nodes import core as nodes
@@ -47,6 +49,7 @@ from headrace.plan.nodes.sequence import Sequence
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.unnest import Unnest
+from headrace.plan.nodes.unsorted import UnsortedWindows
 from headrace.plan.nodes.windows import Rows
 
 Build = Callable[[Any], Operator]
@@ -64,6 +67,7 @@ OPERATORS: dict[type[Plan], Build] = {
     SessionAggregate: SessionAggregateOperator,
     MergingSessions: MergingSessionsOperator,
     EarlySessions: EarlySessionsOperator,
+    UnsortedWindows: unsorted_windows,
     EarlyWindows: EarlyWindowsOperator,
     nodes.Distinct: DistinctOperator,
     TopN: TopNOperator,
@@ -79,6 +83,7 @@ OPERATORS: dict[type[Plan], Build] = {
     Sequence: SequenceOperator,
     Match: MatchOperator,
     ordering.Order: OrderOperator,
+    ordering.AdaptiveOrder: adaptive_order,
     ordering.Merge: MergeOperator,
     ordering.Expand: ExpandOperator,
 }

@@ -1034,8 +1034,8 @@ class QuerySpec(Table):
     rejected: Sink | None = None
     """Where rejected rows go. Without it they are counted and not kept."""
     ordered: bool = True
-    """Results in time order. `false`: closed groups are answered before their windows end, and groups by
-    source when their own source is complete."""
+    """Results in time order. `false`: none waits for its place in it, as with `UNORDERED(…)` in the query,
+    and groups by source are answered when their own source is complete."""
     importance: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How much its quality counts where the budget makes windows smaller; by default 1."""
 

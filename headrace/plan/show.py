@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headrace.drawing import Arc, Box, Diagram, Explanation, Look, Section
 from headrace.plan.analysis import ordering
-from headrace.plan.analysis.ordering import Expand, Merge, Order
+from headrace.plan.analysis.ordering import AdaptiveOrder, Expand, Merge, Order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes import windows
 from headrace.plan.nodes.changelog import Changelog
@@ -24,6 +24,7 @@ from headrace.plan.nodes.sequence import Sequence, StepKind
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
 from headrace.plan.nodes.unnest import Unnest
+from headrace.plan.nodes.unsorted import UnsortedWindows
 
 # Durations in units that a person would write.
 
@@ -88,6 +89,9 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     EarlySessions: lambda p, span: (
         f"aggregate {_calls(p)} of each session [{_session(p, span)}], in any order, closed groups at once"
     ),
+    UnsortedWindows: lambda p, span: (
+        f"aggregate {_calls(p)} from panes [{_spec(p.window, span)}], in any order"
+    ),
     EarlyWindows: lambda p, span: (
         f"aggregate {_calls(p)} [{_spec(p.window, span)}], in any order, closed groups at once"
     ),
@@ -112,9 +116,17 @@ LINES: dict[type[Plan], Callable[[Any, Span], str]] = {
     Match: lambda p, span: f"match {_match(p, span)}",
     Stamp: lambda p, span: "stamp with the current time",
     ordering.Order: lambda p, span: "order: rows wait here until no earlier row can arrive",
+    ordering.AdaptiveOrder: lambda p, span: (
+        "order: rows wait where they are fewest, before or after " + _steps(p, span)
+    ),
     ordering.Merge: lambda p, span: "merge: in any order, bounded by heartbeats",
     ordering.Expand: lambda p, span: f"copy each row for every window [{_spec(p.window, span)}]",
 }
+
+
+def _steps(plan: ordering.AdaptiveOrder, span: Span) -> str:
+    """The steps that rows take before or after they wait."""
+    return ", ".join(f"({show_node(step, span)})" for step in plan.steps)
 
 
 def _spec(spec: windows.WindowSpec, span: Span) -> str:
@@ -259,6 +271,7 @@ TITLES: Final[dict[type[Plan], Callable[[Any], tuple[str, str]]]] = {
     Table: lambda p: (p.name, "table"),
     Expand: lambda p: ("copy", "each row for every window"),
     Order: lambda p: ("order", "by time"),
+    AdaptiveOrder: lambda p: ("order", "by time, where rows are fewest"),
     Merge: lambda p: ("merge", "in any order"),
 }
 """Names of nodes whose line of text does not begin with the name."""
@@ -267,6 +280,7 @@ LOOKS: Final[dict[type[Plan], Look]] = {
     Source: Look.SOURCE,
     Table: Look.TABLE,
     Order: Look.ORDER,
+    AdaptiveOrder: Look.ORDER,
 }
 
 

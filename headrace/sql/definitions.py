@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 Type = DataType | str
 WORDS: Final = frozenset(
     {"lag", "lead", "rank", "row_number", "seq", "istream", "dstream", "rstream", "changelog"}
-    | {"headrace_window", "headrace_granularity"}
+    | {"unordered", "headrace_window", "headrace_granularity"}
 )
 """Words that look like functions in a query but are not."""
 

@@ -24,7 +24,7 @@ from headrace.sql.binder.declarations import declare_in
 from headrace.sql.binder.environment import Environment
 from headrace.sql.binder.to_stream import by_default
 from headrace.sql.binder.top_n import BOUNDED, is_unlimited
-from headrace.sql.binder.translate import translate
+from headrace.sql.binder.translate import outermost, translate
 from headrace.sql.catalog import MICROSECONDS, Catalog, Relation, StreamDef, Streams, TableDef
 from headrace.sql.parser.declarations import DECLARATION
 from headrace.sql.parser.parse import parse
@@ -48,7 +48,7 @@ class Query:
     shared: Plan | None = None
     """The plan to run instead, with the same answer, if it shares nodes with other queries (`with_plan`)."""
     ordered: bool = True
-    """Whether results leave in time order; if not, those of a closed group leave before their window ends."""
+    """Whether results leave in time order; if not, none waits for its place in it."""
     importance: float = 1.0
     """How much its quality counts, beside that of others, where a budget makes windows smaller."""
 
@@ -132,15 +132,16 @@ def query(
 ) -> Query:
     """Parse and bind the one query in `text`, over `streams` and the declarations in the text.
 
-    `ticks_per_second` is the default for streams that do not set it; None: sequence numbers. If results need
-    not be `ordered` by time, a group that a punctuation closes is answered before its window ends, and one by
-    the column of `sources` when its own source is complete.
+    `ticks_per_second` is the default for streams that do not set it; None: sequence numbers. Results need not
+    be `ordered` by time if this says so, or `UNORDERED(…)` in the text: then no row waits for its place in
+    time, a group that a punctuation closes is answered before its window ends, and one by the column of
+    `sources` when its own source is complete.
     `importance`: how much the quality of this query counts beside that of others that share a memory budget.
     """
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()
     with reporting(_checked(text)):
-        found, place = _one_query(text, catalog)
+        found, place, unordered = _one_query(text, catalog)
         if is_unlimited(found.plan):
             fail(
                 Code.UNBOUNDED_NUMBER,
@@ -162,7 +163,7 @@ def query(
         relation.ticks_per_second,
         tables,
         read,
-        ordered=ordered,
+        ordered=ordered and not unordered,
         importance=importance,
     )
 
@@ -173,14 +174,15 @@ def meaning(text: str, catalog: Catalog) -> Relation:
         return _one_query(text, catalog.copy())[0]
 
 
-def _one_query(text: str, catalog: Catalog) -> tuple[Relation, exp.Expr]:
-    """The relation and the syntax tree of the only query in `text`."""
+def _one_query(text: str, catalog: Catalog) -> tuple[Relation, exp.Expr, bool]:
+    """The relation and the syntax tree of the only query in `text`, and whether it is UNORDERED."""
     queries = _run(text, catalog)
     if len(queries) != 1:
         hint = "end the text with one SELECT" if not queries else "call query() once for each"
         place = queries[1] if queries else None
         fail(Code.ONE_QUERY, f"expected one query, and the text has {len(queries)}", place, hint)
-    return translate(Environment(catalog, text), queries[0]), queries[0]
+    inside, unordered = outermost(queries[0])
+    return translate(Environment(catalog, text), inside), inside, unordered
 
 
 def declare(text: str, catalog: Catalog) -> None:

@@ -69,6 +69,10 @@ class Sorter:
         self._runs = rest
         return sort_by_start(concat(pieces)) if pieces else None
 
+    def batches_held(self) -> list[Batch]:
+        """The rows that wait, those that came first before those of the same time that came later."""
+        return list(self._runs)
+
     def batches(self) -> list[Batch]:
         """The rows held, also for a snapshot."""
         return [*self._runs, *(self._added or ())]

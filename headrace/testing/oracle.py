@@ -28,6 +28,7 @@ from headrace.plan.nodes.sequence import Sequence as SequencePlan
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
 from headrace.plan.nodes.unnest import Unnest
+from headrace.plan.nodes.unsorted import UnsortedWindows
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.schema import Schema
 from headrace.testing.compare import Bag, Event, Row, canonical_row, order_key, row_order
@@ -679,6 +680,7 @@ MEANINGS: Final[dict[type[Plan], Meaning]] = {
     SessionAggregate: _session_aggregate,
     MergingSessions: _session_aggregate,
     EarlySessions: _session_aggregate,
+    UnsortedWindows: _sliding_aggregate,
     EarlyWindows: _sliding_aggregate,
     nodes.Distinct: _distinct,
     TopN: _top_n,

@@ -11,7 +11,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace.expressions import col
 from headrace.flow.batch import Batch
+from headrace.operators import unsorted_windows as unsorted
+from headrace.operators.adaptive_order import adaptive_order
 from headrace.operators.contract import Operator
 from headrace.operators.stamp import StampOperator
 from headrace.operators.streams import istream
@@ -29,6 +32,7 @@ from headrace.plan.nodes.over import Over, RangeFrame, RowsFrame
 from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import SortKey, TopN
 from headrace.plan.nodes.unnest import Unnest
+from headrace.plan.nodes.unsorted import UnsortedWindows
 from headrace.schema import Schema
 from headrace.testing.compare import canonical_row
 from headrace.testing.oracle import Element
@@ -313,6 +317,25 @@ def orders(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def adaptive_orders(draw: st.DrawFn) -> Case:
+    """Up to three steps; rows may wait between any two of them."""
+    below = draw(disordered(draw(schemas())))
+    top: Plan = below[0]
+    for step in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["select", "project", "unnest"]))
+        if kind == "select":
+            top = nodes.Select(top, draw(predicates(top.schema)))
+        elif kind == "project":
+            kept = draw(st.lists(st.sampled_from(top.schema.names), min_size=1, unique=True))
+            top = nodes.Project(top, tuple((f"p{step}{name}", col(name)) for name in kept))
+        else:
+            operand, parts = draw(collections(top.schema))
+            names = tuple(f"u{step}{i}" for i in range(parts))
+            top = Unnest(top, operand, names, None, draw(st.booleans()))
+    return replace(case_of(ordering.AdaptiveOrder(below[0], top), (below,)), meaning=top)
+
+
+@st.composite
 def merges(draw: st.DrawFn) -> Case:
     case = draw(unions((disordered,)))
     return replace(case, plan=ordering.Merge(case.plan.inputs), meaning=case.plan)
@@ -390,14 +413,23 @@ def loose_sessions(draw: st.DrawFn, kind: type[MergingSessions] = MergingSession
 
 
 @st.composite
-def early_windows(draw: st.DrawFn) -> Case:
+def unsorted_windows(draw: st.DrawFn, kind: type[nodes.SlidingAggregate], overlap: bool | None) -> Case:
+    """Windows that overlap take no user-defined aggregates and count no distinct values; None: tumbling."""
     schema = draw(schemas())
     below = draw(disordered(schema))
     slide = draw(st.integers(1, 5))
-    window = windows.Sliding(slide, slide, draw(st.integers(0, slide - 1)))
+    size = slide + draw(st.integers(1, 9)) if overlap else draw(st.integers(1, slide))
+    size = slide if overlap is None else size
+    window = windows.Sliding(size, slide, draw(st.integers(0, slide - 1)))
     bounds = draw(st.sampled_from([None, ("w_start", "w_end")]))
-    keys, calls_ = draw(keys_of(schema)), draw(calls(schema, placed=False))
-    return case_of(EarlyWindows(below[0], keys, calls_, window, bounds), (below,))
+    chosen = draw(calls(schema, placed=False))
+    if overlap:
+        chosen = tuple(c for c in chosen if c.function in BUILT_IN) or COUNT
+    return case_of(kind(below[0], draw(keys_of(schema)), chosen, window, bounds), (below,))
+
+
+BUILT_IN = frozenset(NUMBERS + COMPARED) - {"count_distinct"}
+COUNT = (nodes.AggregateCall("n", "count"),)
 
 
 @st.composite
@@ -486,7 +518,17 @@ CASES: dict[str, Entry] = {
     "SessionAggregateOperator": Entry(session_aggregates()),
     "MergingSessionsOperator": Entry(loose_sessions(), Terms(disordered=True)),
     "EarlySessionsOperator": Entry(loose_sessions(EarlySessions), Terms(disordered=True)),
-    "EarlyWindowsOperator": Entry(early_windows(), Terms(disordered=True)),
+    "UnsortedWindowsOperator": Entry(
+        unsorted_windows(UnsortedWindows, overlap=False),
+        Terms(disordered=True),
+        build=unsorted.unsorted_windows,
+    ),
+    "UnsortedPanesOperator": Entry(
+        unsorted_windows(UnsortedWindows, overlap=True),
+        Terms(disordered=True),
+        build=unsorted.unsorted_windows,
+    ),
+    "EarlyWindowsOperator": Entry(unsorted_windows(EarlyWindows, overlap=None), Terms(disordered=True)),
     "LagOperator": Entry(lags(streams)),
     "OrderedLagOperator": Entry(lags(given_streams)),
     "DistinctOnOperator": Entry(distincts_on(streams)),
@@ -494,6 +536,7 @@ CASES: dict[str, Entry] = {
     "OverRowsOperator": Entry(overs(RowsFrame)),
     "OverRangeOperator": Entry(overs(RangeFrame)),
     "OrderOperator": Entry(orders(), Terms(disordered=True)),
+    "AdaptiveOrderOperator": Entry(adaptive_orders(), Terms(disordered=True), adaptive_order),
     "MergeOperator": Entry(merges(), Terms(disordered=True)),
     "ExpandOperator": Entry(expansions(), Terms(disordered=True)),
     "LatentUnionOperator": Entry(latent_unions(), Terms(timeless=True)),

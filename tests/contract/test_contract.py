@@ -82,3 +82,13 @@ def few_contenders() -> Iterator[None]:
 def test_top_n_changes_over_to_trees_where_contenders_are_many(case: Case, seed: int) -> None:
     trial = Trial(TopNOperator, case, random.Random(seed).randrange)
     assert_means(trial.run(), case)
+
+
+@pytest.mark.usefixtures("impatient")
+@given(CASES["AdaptiveOrderOperator"].cases, st.integers(0, 10**6))
+def test_where_rows_wait_may_change_at_any_time(case: Case, seed: int) -> None:
+    """The steps are measured again after every other row, and any gain is enough."""
+    entry = CASES["AdaptiveOrderOperator"]
+    with tuning.using(selectivity_rows=2, order_gain=1.0):
+        trial = Trial(entry.build, case, random.Random(seed).randrange, entry.terms)  # type: ignore[arg-type]
+        assert_means(trial.run(), case)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
 from headrace.errors import GraphError, InputError, PlanError
-from headrace.expressions import col
+from headrace.expressions import col, lit
 from headrace.flow.batch import Batch
 from headrace.graph.admission import Rules
 from headrace.plan.analysis.ordering import Disorder, Expand, Merge, Order, place_orders
@@ -38,9 +38,10 @@ from headrace.plan.nodes.core import (
     Union,
     Window,
 )
-from headrace.plan.nodes.session import SessionAggregate
+from headrace.plan.nodes.session import MergingSessions, SessionAggregate
 from headrace.plan.nodes.top_n import TopN, descending
 from headrace.plan.nodes.trees import sources_of, walk
+from headrace.plan.nodes.unsorted import UnsortedWindows
 from headrace.plan.nodes.user_aggregates import user_call
 from headrace.plan.nodes.windows import Range, Sliding
 from headrace.sql import StreamDef, query
@@ -60,12 +61,21 @@ UNION = Union((Select(A, col("v") < 8), B))
 CALLS = (AggregateCall("n", "count"), AggregateCall("s", "sum", "v"), AggregateCall("m", "max", "v"))
 SORTS = AggregateCall("d", "count_distinct", "v")
 LARGEST = user_call("two", TWO_LARGEST, ["v"])
+FLOATS = Project(UNION, (("k", col("k")), ("v", col("v")), ("x", col("v") * lit(0.1))))
+SPREADS = (
+    AggregateCall("sx", "sum", "x"),
+    AggregateCall("sd", "stddev", "x"),
+    AggregateCall("least", "min", "x"),
+)
 PLANS: list[Plan] = [
     UNION,
     Select(UNION, col("k") > 0),
     IStream(Join(Window(Select(A, col("v") < 8), Range(5)), Window(RENAMED, Range(4)), ("k",), ("k2",))),
     RStream(SlidingAggregate(UNION, ("k",), CALLS, Sliding(6, 2), ("from", "to")), 2),
-    RStream(SlidingAggregate(A, (), CALLS, Sliding(4, 4)), 4),
+    RStream(SlidingAggregate(A, (), (*CALLS, SORTS), Sliding(4, 4)), 4),
+    RStream(SlidingAggregate(FLOATS, ("k",), SPREADS, Sliding(5, 3), ("from", "to")), 3, 2),
+    RStream(SlidingAggregate(FLOATS, ("k",), (*SPREADS, SORTS, LARGEST), Sliding(2, 5)), 5, 2),
+    RStream(SlidingAggregate(UNION, ("k",), (*CALLS, SORTS), Sliding(5, 3)), 3, 2),
     RStream(SessionAggregate(UNION, ("k",), CALLS, 2, ("from", "to")), 1),
     RStream(SessionAggregate(Select(A, col("v") < 8), ("k",), (*CALLS, SORTS), 3, ("from", "to"), ()), 1),
 ]
@@ -541,10 +551,34 @@ def test_order_is_restored_as_late_as_it_may_be() -> None:
     )
     assert place_orders(UNION, disorder) == Union((Order(selected), Order(B)))
     admitted = Disorder(disorder.streams, disorder.streams)
-    placed = place_orders(SlidingAggregate(UNION, ("k",), CALLS, Sliding(4, 4)), admitted)
-    assert isinstance(placed.inputs[0], Order)
-    assert isinstance(placed.inputs[0].inputs[0].inputs[0], Merge)
     assert place_orders(UNION, Disorder(frozenset())) == UNION
+    for window in (Sliding(4, 4), Sliding(6, 2)):
+        for given_up in (disorder, admitted):
+            placed = place_orders(SlidingAggregate(UNION, ("k",), CALLS, window), given_up)
+            assert isinstance(placed, UnsortedWindows)
+            assert not any(isinstance(each, Order) for each in walk(placed))
+            assert any(isinstance(each, Merge) for each in walk(placed))
+            copied = any(isinstance(each, Expand) for each in walk(placed))
+            assert copied == (given_up is admitted and window.size > window.slide)
+    sessions = place_orders(SessionAggregate(UNION, ("k",), CALLS, 3), disorder)
+    assert isinstance(sessions, MergingSessions)
+    assert isinstance(sessions.input, Merge)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (AggregateCall("f", "first", "v"),),
+        (LARGEST,),
+        (AggregateCall("d", "count_distinct", "v"),),
+    ],
+    ids=["first", "user-defined", "distinct values of windows that overlap"],
+)
+def test_aggregates_that_need_order_still_sort(calls: tuple[AggregateCall, ...]) -> None:
+    disorder = Disorder(frozenset({"a", "b"}))
+    placed = place_orders(SlidingAggregate(UNION, ("k",), calls, Sliding(6, 2)), disorder)
+    assert not isinstance(placed, UnsortedWindows)
+    assert sum(isinstance(each, Order) for each in walk(placed)) == 2
 
 
 @pytest.mark.parametrize("window", ["sliding", "session", "user"])

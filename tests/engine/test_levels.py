@@ -87,6 +87,16 @@ def test_figure_6_labels_of_the_plan_of_figure_5() -> None:
     assert memory_labels(engine.graph)[first.id] == {"s1", "s2"}, "selective: runs ahead"
 
 
+def test_a_label_is_stable_where_the_selectivity_is_about_one() -> None:
+    engine = figure_5("operator")
+    first = next(n for n in engine.graph.nodes if n.plan.schema == O1.schema)
+    waits = []
+    for given in (100, 105, 120, 105, 95, 105, 85, 95, 105):
+        first.rows_in, first.operator.rows_out = 100, given
+        waits.append(memory_labels(engine.graph)[first.id] == ALL)
+    assert waits == [False, False, True, True, True, True, False, False, False]
+
+
 def test_levels_may_change_while_running() -> None:
     engine = figure_5("query")
     feed(engine, 2)

@@ -101,8 +101,7 @@ class PaneLog:
     def take(self, times: Ints, codes: Ints, groups: int) -> Ints:
         """The entry of each row; `groups` is the number of codes so far."""
         self._link()
-        if len(self._place) < groups:
-            self._grow(groups)
+        self.know(groups)
         entries, size = self.entries, len(times)
         slots, code, back = np.empty((3, size), np.int64)
         panes = np.empty((size, 2), np.int64)
@@ -128,10 +127,11 @@ class PaneLog:
         entries.write("back", begin, back)
         link_ahead(entries["back"], entries["ahead"], begin, entries.next)
 
-    def _grow(self, groups: int) -> None:
+    def know(self, groups: int) -> None:
         """Make room for this many groups."""
-        for buffer in (self._latest, self._place):
-            buffer.extend(groups - len(buffer))[:] = EMPTY
+        if len(self._place) < groups:
+            for buffer in (self._latest, self._place):
+                buffer.extend(groups - len(buffer))[:] = EMPTY
 
     # -------------------------------------------------------------------------------------- windows out
 
@@ -147,7 +147,11 @@ class PaneLog:
         if not len(numbers) or numbers[-1] < 2 * self.window - self.panes:
             return MAX_TIME
         at = int(np.searchsorted(numbers, max(2 * self.window - self.panes, -_FAR)))
-        return max(self.window, int(numbers[at]) // 2 + 1) * self._slide + self.spec.shift - 1
+        return self.first_answer(int(numbers[at]))
+
+    def first_answer(self, pane: int) -> int:
+        """The last tick of the first window still to close that holds a pane."""
+        return max(self.window, pane // 2 + 1) * self._slide + self.spec.shift - 1
 
     def close(self, frontier: int) -> tuple[Scan, Closing] | None:
         """Close some of the windows that are answered at or before `frontier`; None if none is left.
@@ -255,9 +259,10 @@ class PaneLog:
         """For how many groups there is room."""
         return len(self._place)
 
-    def held(self) -> Mask:
-        """Which groups have an entry."""
+    def held(self, groups: int = 0) -> Mask:
+        """Which groups have an entry; `groups` is the number of codes so far."""
         self._link()
+        self.know(groups)
         held: Mask = np.asarray(self._latest.view >= self.entries.base)
         return held
 
@@ -267,7 +272,12 @@ class PaneLog:
         newest = int(self._latest.view[codes[codes < len(self._latest)]].max(initial=EMPTY))
         if newest < self.entries.base:
             return MIN_TIME
-        pane = int(self._numbers.view[np.searchsorted(self._firsts.view, newest, side="right") - 1])
+        return self.last_answer_of(
+            int(self._numbers.view[np.searchsorted(self._firsts.view, newest, side="right") - 1])
+        )
+
+    def last_answer_of(self, pane: int) -> int:
+        """The last tick of the last window that holds a pane; MIN_TIME if that window has closed."""
         window = max((pane + self.panes) // 2, pane // 2 + 1)
         return MIN_TIME if window < self.window else window * self._slide + self.spec.shift - 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,10 @@ from headrace.kernels.aggregate_panes import (
 from headrace.kernels.exact_sums import between_lines, chain_lines
 from headrace.state.columns import valid_mask
 from headrace.state.part import Part
+
+if TYPE_CHECKING:
+    from headrace.aggregates.session_values import SessionValue
+    from headrace.state.code_table import CodeTable
 
 
 @dataclass
@@ -79,6 +83,10 @@ class PaneValue(ABC):
     def add(self, rows: Rowset) -> None:
         """Add rows to the open panes."""
 
+    def receive(self, slots: Ints, of: SessionValue, cells: Ints, table: CodeTable) -> None:
+        """Take over what `of` keeps in some lines of a table, each as one of these new entries."""
+        raise NotImplementedError(self.spec)
+
     def scan(self, scan: Scan) -> None:
         """Prepare entries that have just been closed, and will not change any more, for `close`."""
         return
@@ -113,6 +121,11 @@ class IntSums(PaneValue):
         for value, before in self._limbs:
             self.entries.add_column(value, np.int64)
             self.entries.add_column(before, np.int64, None, kept=False)
+
+    def receive(self, slots: Ints, of: SessionValue, cells: Ints, table: CodeTable) -> None:
+        for (value, _), column in zip(self._limbs, of.columns(), strict=True):
+            ring = self.entries[value]
+            ring[slots & (len(ring) - 1)] = table[column][cells]
 
     def scan(self, scan: Scan) -> None:
         entries = self.entries
@@ -157,6 +170,10 @@ class NullCounts(IntSums):
             self._seen = True
             count_rows(rows.slots[~valid_mask(values)], self.entries[self._limbs[0][0]])
 
+    def receive(self, slots: Ints, of: SessionValue, cells: Ints, table: CodeTable) -> None:
+        super().receive(slots, of, cells, table)
+        self._seen = self._seen or bool(of.of(cells, table).any())
+
     def scan(self, scan: Scan) -> None:
         if scan.begin == self.entries.base and not self._seen:
             self._seen = bool(self.entries.read(self._limbs[0][0], self.entries.base).any())
@@ -194,6 +211,13 @@ class RealSums(PaneValue):
     def add(self, rows: Rowset) -> None:
         values, slots = rows.known(self._column)
         self._limbs.add(values, slots, self._lines)
+
+    def receive(self, slots: Ints, of: SessionValue, cells: Ints, table: CodeTable) -> None:
+        sums: Sums = of.of(cells, table)
+        self._limbs.have(sums.ids)
+        lines = self._lines(len(self._limbs))
+        places = (slots & (len(lines) - 1))[:, None]
+        lines[places, self._limbs.column[sums.ids]] = sums.lines
 
     def _lines(self, width: int) -> Ints:
         """The limbs of the entries, at least `width` per line."""
@@ -247,6 +271,11 @@ class Extremes(PaneValue):
         values, slots = rows.known(self._column)
         words = self._codec.encode(values) ^ self._flip
         lower(slots, words, self._codec.order(), self.entries[self._value])
+
+    def receive(self, slots: Ints, of: SessionValue, cells: Ints, table: CodeTable) -> None:
+        ring = self.entries[self._value]
+        for column in of.columns():
+            ring[slots & (len(ring) - 1)] = table[column][cells]
 
     def scan(self, scan: Scan) -> None:
         value, prefix, suffix = (self.entries[n] for n in (self._value, self._prefix, self._suffix))

@@ -27,7 +27,7 @@ import pyarrow.types as pt
 
 from headrace.expressions import Cast, Literal
 from headrace.expressions.functions.rule import UserFunction
-from headrace.plan.analysis.ordering import Expand, Order
+from headrace.plan.analysis.ordering import AdaptiveOrder, Expand, Order
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan, Source, Table
@@ -79,6 +79,8 @@ def _fingerprint(plan: Plan, known: dict[Plan, str]) -> str:
 
 def _parameters(plan: Plan) -> list[Any]:
     """The node's own parameters, as plain data."""
+    if isinstance(plan, AdaptiveOrder):
+        return [fingerprint(plan.top)]
     if isinstance(plan, Source):
         return [plan.name, plan.time.value, plan.stamp, plan.is_relation]
     if isinstance(plan, Table):
@@ -112,6 +114,8 @@ def _inputs(plan: Plan, known: dict[Plan, str]) -> list[Any]:
 
 def _unsorted(plan: Plan) -> Plan:
     """The plan below a sort: whether rows have to be sorted is no matter for what is above."""
+    if isinstance(plan, AdaptiveOrder):
+        return plan.top
     return plan.input if isinstance(plan, Order) else plan
 
 
@@ -133,6 +137,7 @@ def _read(plan: Plan, below: Plan) -> frozenset[str]:
 
 def _tokens(plan: Plan) -> Columns:
     """What the columns of a plan are: columns of a stream by name, computed ones by position."""
+    plan = plan.top if isinstance(plan, AdaptiveOrder) else plan
     count = len(plan.schema)
     if isinstance(plan, (Source, Table)):
         return tuple(plan.schema.names)

@@ -24,6 +24,8 @@ from headrace.sql.parser.clauses import ToStream
 from headrace.sql.parser.parse import READ, check_read
 from headrace.sql.place import Code, fail
 
+UNORDERED: Final = "UNORDERED"
+
 
 def translate(env: Environment, node: exp.Expr) -> Relation:
     """The relation or stream that a query of any kind denotes."""
@@ -53,8 +55,28 @@ def _with_queries(env: Environment, node: exp.Expr) -> Environment:
 
 
 def _output(env: Environment, node: ToStream) -> Relation:
-    """ISTREAM, DSTREAM or RSTREAM around a query."""
+    """ISTREAM, DSTREAM, RSTREAM or CHANGELOG around a query."""
+    if node.args["kind"] == UNORDERED:
+        hint = "write UNORDERED(SELECT …) around the whole query"
+        fail(Code.MEANINGLESS_OUTPUT, "UNORDERED around a part of a query", node, hint)
     return OUTPUTS[node.args["kind"]](translate(env, node.this), node)
+
+
+def outermost(node: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A query without the UNORDERED around it, and whether there was one."""
+    if not isinstance(node, ToStream) or node.args["kind"] != UNORDERED:
+        return node, False
+    inside = node.this
+    if node.args.get("with_") is not None:
+        if inside.args.get("with_") is not None:
+            fail(
+                Code.NOT_CQL,
+                "CQL does not support WITH both around UNORDERED and in it",
+                node,
+                "write one WITH",
+            )
+        inside.set("with_", node.args["with_"])
+    return inside, True
 
 
 def _item(env: Environment, node: exp.Table) -> Relation:

@@ -144,7 +144,7 @@ class Recognize(exp.Expression):
 
 
 class ToStream(exp.Expression):
-    """`ISTREAM(query)`, or the same with DSTREAM, RSTREAM or CHANGELOG; `kind` is the word.
+    """`ISTREAM(query)`, or the same with DSTREAM, RSTREAM, CHANGELOG or UNORDERED; `kind` is the word.
 
     `keys` are the columns of `CHANGELOG(query) PRIMARY KEY (k)`.
     """

@@ -20,6 +20,8 @@ from headrace.sql.parser.windows import AMOUNT_TOKENS
 from headrace.sql.place import CLOSE, Code, fail
 
 OUTPUTS: Final = frozenset({"ISTREAM", "DSTREAM", "RSTREAM", "CHANGELOG"})
+AROUND: Final = OUTPUTS | {"UNORDERED"}
+"""The words that may stand around a query in parentheses."""
 OPENS_QUERY: Final = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM})
 TEXT: Final = "text"
 """The key in an expression's `meta` for its first and last character."""
@@ -91,13 +93,13 @@ class CqlParser(DeclarationParser):
 
     def _opens_output(self) -> bool:
         """Whether `ISTREAM(` and a query come next; `ISTREAM(a, b)` after SELECT is an expression."""
-        if self._curr.text.upper() not in OUTPUTS or self._next.token_type != TokenType.L_PAREN:
+        if self._curr.text.upper() not in AROUND or self._next.token_type != TokenType.L_PAREN:
             return False
         inside = self._tokens[self._index + 2] if self._index + 2 < self._tokens_size else None
-        return inside is not None and (inside.token_type in OPENS_QUERY or inside.text.upper() in OUTPUTS)
+        return inside is not None and (inside.token_type in OPENS_QUERY or inside.text.upper() in AROUND)
 
     def _parse_output(self) -> ToStream:
-        """`ISTREAM(query)`, or the same with another output word."""
+        """`ISTREAM(query)`, or the same with another output word, or `UNORDERED(query)`."""
         word = self._curr
         self._advance(2)
         query = self._parse_query()

@@ -196,9 +196,12 @@ class Dataflow:
 
     @property
     def _early(self) -> frozenset[str]:
-        """The queries whose results need not be in order and may come earlier therefore."""
-        loose = self.unordered if self.options.ordered else self.plans.keys()
-        return frozenset(name for name in loose if self.inputs.answers_early(self.plans[name]))
+        """The queries whose results no shard puts in order.
+
+        With `ordered=False` for the whole job, these are also those that may answer some groups early.
+        """
+        loose = () if self.options.ordered else self.plans.keys()
+        return self.unordered | {name for name in loose if self.inputs.answers_early(self.plans[name])}
 
     def _control(self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World) -> ControlSpec:
         """How hosts follow the control log."""

@@ -172,8 +172,7 @@ class Following:
         query = next(each for each in after.queries if each.name == entry.command.name)
         home = self.control.home_of(query, self.control.homes)
         if home is not None and self.control.homes[home].shard_keys == self.shard_keys:
-            early = not query.query.ordered and after.inputs().answers_early(query.query.plan)
-            engine.add(query.name, query.query.plan, since=entry.number, ordered=not early)
+            engine.add(query.name, query.query.plan, since=entry.number, ordered=query.query.ordered)
             self.queries[query.name] = query.query.plan
 
     def _tell(self, engine: Engine, entry: Entry) -> None:
