@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from benchmarks.engine_bench import best, run_engine
 from benchmarks.report import OUT, Result, measured_before, write
+from benchmarks.unordered import unordered
 from benchmarks.workloads import Workload
 from headrace import Catalog, query
 from headrace.sql.catalog import StreamDef
@@ -71,6 +72,7 @@ def match_recognize(rows: int) -> list[Result]:
 
 PARTS: Final[dict[str, Callable[[int], list[Result]]]] = {
     "match_recognize": match_recognize,
+    "unordered": unordered,
 }
 """Each part takes the number of rows."""
 
