@@ -139,6 +139,17 @@ def test_within_and_what_may_follow() -> None:
     assert not query(text, CATALOG).plan.is_relation
 
 
+def test_a_variable_may_have_the_name_of_a_column() -> None:
+    clauses = "MEASURES price.ts AS x, K.price AS y PATTERN (price k) DEFINE k AS k.price > price.price"
+    assert asked(clauses, [3, 2, 5]) == [(1, 5)]
+
+
+def test_a_variable_may_have_fields() -> None:
+    schema = pa.schema([("s", pa.struct([("f", pa.int64())])), ("f", pa.int64())])
+    text = "SELECT x FROM t MATCH_RECOGNIZE (MEASURES s.s.f AS x PATTERN (s b) DEFINE b AS b.s.f > s.f)"
+    assert query(text, {"t": schema}).plan.schema.names == ["x"]
+
+
 def test_within_may_be_a_number_of_ticks() -> None:
     catalog = Catalog([StreamDef("s", SCHEMA, time_column="ts", ticks_per_second=None)])
     text = "SELECT x FROM s MATCH_RECOGNIZE (MEASURES A.k AS x PATTERN (A B) WITHIN 15 DEFINE B AS price > 1)"

@@ -91,15 +91,30 @@ class _Inputs:
         return plan
 
 
+@dataclass(frozen=True)
+class _VariableScope(Scope):
+    """The columns of an item, which may also be qualified by a variable; it hides a column of its name."""
+
+    variables: frozenset[str] = frozenset()
+
+    def has_item(self, name: str) -> bool:
+        return name.lower() in self.variables or super().has_item(name)
+
+    def find(self, node: exp.Column) -> str | None:
+        table = node.args.get("table")
+        own = table and table.name.lower() in self.variables
+        return super().find(exp.Column(this=node.this) if own else node)
+
+
 class _Reading:
     """The clauses of one MATCH_RECOGNIZE."""
 
     def __init__(self, item: Item, node: Recognize) -> None:
         self._item, self._node = item, node
         self._clause: RecognizeClause = node.meta[Recognize.CLAUSE]
-        self.scope = Scope((item,))
-        self.inputs = _Inputs(self.scope, {name.lower() for name in self.scope.schema.names})
         self.names: dict[str, str] = {name.lower(): name for name in self._clause.variables}
+        self.scope = _VariableScope((item,), variables=frozenset(self.names))
+        self.inputs = _Inputs(self.scope, {name.lower() for name in self.scope.schema.names})
 
     def relation(self) -> Relation:
         """The stream of matches."""
