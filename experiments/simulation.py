@@ -165,6 +165,7 @@ class Trace:
     released: list[npt.NDArray[np.int64]] = field(default_factory=list)
     values: list[npt.NDArray[np.int64]] = field(default_factory=list)
     arrived: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    sinks: list[npt.NDArray[np.int64]] = field(default_factory=list)
     peak: int = 0
     ended: int = 0
     waited: int = 0
@@ -193,6 +194,11 @@ class Trace:
     def instants(self) -> npt.NDArray[np.int64]:
         """When each answer was given."""
         return np.concatenate(self.given) if self.given else np.zeros(0, np.int64)
+
+    @property
+    def sink(self) -> npt.NDArray[np.int64]:
+        """The number of the query of each answer."""
+        return np.concatenate(self.sinks) if self.sinks else np.zeros(0, np.int64)
 
     @property
     def value(self) -> npt.NDArray[np.int64]:
@@ -278,7 +284,7 @@ class Simulation:
             self._due()
             if self.engine.scheduling.level == "memory":  # labels follow what was measured, at each advance
                 self.engine.advance(self.engine.now)
-            self.engine.drain()
+            self.engine.drain_all()
             self.clock.charge()
             self.trace.busy += self.clock.now - began
             if self._gauge is not None and self._gauge_each and self._next % self._gauge_each == 0:
@@ -327,13 +333,14 @@ class Simulation:
             self.trace.peak = max(self.trace.peak, self._gauge(self.engine))
 
     def _take_answers(self) -> None:
-        for _, reader in self._sinks:
+        for number, (_, reader) in enumerate(self._sinks):
             while (item := reader.take(MAX_TIME)) is not None:
                 if isinstance(item, Batch):
                     self.trace.given.append(np.full(len(item), self.clock.now))
                     self.trace.released.append(np.full(len(item), self.clock.now - self._began))
                     self.trace.arrived.append(_arrived(item))
                     self.trace.values.append(_values(item))
+                    self.trace.sinks.append(np.full(len(item), number))
 
     def _due(self) -> None:
         """Push what has arrived by now, and let the sources make their periodic ETS."""

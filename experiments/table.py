@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments import (
     bound_costs,
     chain,
+    deadlines,
     delayed,
     estimation,
     fig7,
@@ -43,6 +44,7 @@ FILES = (
     probing,
     bound_costs,
     per_key,
+    deadlines,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}

@@ -295,6 +295,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-S002": "The way to propagate heartbeats does not exist.",
         "HR-S003": "The heartbeat level does not exist.",
         "HR-S004": "The operator does not exist.",
+        "HR-S005": "A deadline, a share or a priority of a query is out of range.",
     },
     "Spark": {
         "HR-SP01": "Spark needs Java, and no suitable one was found.",

@@ -59,6 +59,8 @@ class Tuning:
     """Rows that an operator must have taken before its selectivity is measured again."""
     link_margin: float = 1.1
     """By how much an operator must give more rows than it takes to hold others back, or fewer to stop."""
+    turn_steps: int = 32
+    """Steps that a component with a share may do in a turn, and by which one with priority may be ahead."""
     chart_steps: int = 256
     """Steps of operators after which Chain measures selectivities again."""
 

@@ -406,7 +406,7 @@ def control_bounds(
 def control_strategy(
     context: typer.Context,
     strategy: Annotated[
-        str, typer.Argument(help="auto, dfs, bfs, rr or chain, or with a batch size: dfs(100).")
+        str, typer.Argument(help="auto, dfs, bfs, rr, chain or edf, or with a batch size: dfs(100).")
     ],
     as_json: Json = False,
 ) -> None:

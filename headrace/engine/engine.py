@@ -39,6 +39,7 @@ from headrace.errors import GraphError
 from headrace.flow.batch import Batch
 from headrace.graph.ets_arcs import propagation_named
 from headrace.graph.reloading import change_table, changes, compact, reload_table, table_named
+from headrace.graph.service import USUAL, Service
 from headrace.graph.table import Rows, rows_of
 from headrace.operators.contract import Waiting
 from headrace.plan.nodes.core import Plan, Table
@@ -107,6 +108,7 @@ class Engine:
         since: int = 0,
         ordered: bool | None = None,
         importance: float | None = None,
+        service: Service | None = None,
     ) -> None:
         """Add a query; it covers rows pushed from now on, not those pushed before.
 
@@ -122,6 +124,9 @@ class Engine:
 
         With a budget, a query that is added while others run must fit: if even its smallest windows would
         not, beside those of the others and at the rates measured so far, an error says what would (HR-M004).
+
+        `service`: its deadline, share and priority, which strategies and the scheduler use; None: as the
+        query says.
         """
         planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
         if not isinstance(planned, Plan):
@@ -138,7 +143,8 @@ class Engine:
             if table.data is not None:
                 self.load(table.name, table.data)
         by_time = getattr(plan, "ordered", True) if ordered is None else ordered
-        self.graph.add(query, planned, since, ordered=by_time)
+        found = getattr(plan, "service", USUAL) if service is None else service
+        self.graph.add(query, planned, since, ordered=by_time, service=found)
         self._ticks[query] = getattr(plan, "ticks_per_second", None)
         given = getattr(plan, "importance", 1.0) if importance is None else importance
         self.graph.quality.importance[query] = given

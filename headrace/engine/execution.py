@@ -19,7 +19,7 @@ class Execution:
     """
 
     strategy: str = "auto"
-    """Which operator runs next, and how many rows it takes: `dfs`, `bfs`, `rr`, `chain`, `dfs(9)`, `auto`."""
+    """Which operator runs next, and how many rows it takes: `dfs`, `bfs`, `rr`, `chain`, `edf`, `dfs(9)`."""
     level: str = "operator"
     """Whose watermarks an operator waits for: `operator`, `query` or `memory`."""
     propagation: str = "direct"

@@ -59,6 +59,7 @@ class Scheduling:
     def rewire(self) -> None:
         """The graph has changed."""
         self._arcs = wire(self._graph, self.propagation)
+        self._graph.set_deadlines()
         self._label()
         self._loop.rank()
 
@@ -92,6 +93,10 @@ class Scheduling:
         self._label()
         self._loop.agenda.stir_all()
         self._loop.asking.refresh()
+
+    def shares(self) -> dict[str, float]:
+        """By query, the part of the steps that its component gets under load; empty if none has a share."""
+        return self._loop.shares()
 
     @property
     def arcs(self) -> list[EtsArc]:

@@ -164,6 +164,15 @@ class Reader:
                 return int(item.start[offset])
             position, offset = position + 1, 0
 
+    def arrived(self) -> int | None:
+        """When the first row not taken yet arrived, or None: there is none, or it is not known."""
+        if self.rows == 0:
+            return None
+        position, offset = self.position, self.offset
+        while not isinstance(item := self.arc.item(position), Batch):
+            position, offset = position + 1, 0
+        return None if item.arrival is None else int(item.arrival[offset])
+
     def time_at(self, index: int) -> int:
         """The start of the `index`-th row not taken yet, counted from 0."""
         position, skip = self.position, self.offset + index

@@ -8,6 +8,7 @@ from headrace.errors import GraphError
 from headrace.flow.arc import Arc
 from headrace.graph.node import Node, Sink
 from headrace.graph.quality_bounds import Quality
+from headrace.graph.service import USUAL, Service
 from headrace.graph.source import SourceNode
 from headrace.graph.table import TableNode
 from headrace.operators.contract import Operator
@@ -17,6 +18,7 @@ from headrace.plan.analysis.ordering import Disorder, is_disordered, place_order
 from headrace.plan.nodes.core import Plan, Source, Table
 from headrace.plan.nodes.latent import with_stamps
 from headrace.plan.nodes.quality import without_bounds
+from headrace.time.timestamp import MAX_TIME
 
 Link = tuple[int, int]
 """Two nodes, by id, between which rows only become more (Srivastava & Widom, Figure 6)."""
@@ -37,6 +39,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.sinks: dict[str, Sink] = {}
         self.since: dict[str, int] = {}
+        self.services: dict[str, Service] = {}
         self._roots: dict[str, Plan] = {}
         self._written: dict[str, tuple[Plan, bool]] = {}
         self._home: dict[Plan, list[Node]] = {}
@@ -87,8 +90,13 @@ class Graph:
                 "HR-G014", "a stream and a table have the same name", place=name, hint="rename one of them"
             )
 
-    def add(self, query: str, plan: Plan, since: int = 0, *, ordered: bool = True) -> None:
-        """Add a query under a name, in a generation; results are `ordered` by time, or may leave early."""
+    def add(
+        self, query: str, plan: Plan, since: int = 0, *, ordered: bool = True, service: Service = USUAL
+    ) -> None:
+        """Add a query under a name, in a generation; results are `ordered` by time, or may leave early.
+
+        `service` is what the query expects of the scheduler.
+        """
         if query in self.sinks:
             raise GraphError(
                 "HR-G002",
@@ -101,6 +109,7 @@ class Graph:
         placed = place_orders(with_stamps(plan), self._disorder(), ordered, self.placement)
         self.sinks[query] = Sink(query, self._arc(placed, {}, since))
         self._roots[query], self._written[query], self.since[query] = placed, (plan, ordered), since
+        self.services[query] = service
         if not isinstance(placed, (Source, Table)):
             self.quality.claim(query, plan, placed, self._root(query))
         self._count_sinks()
@@ -124,7 +133,7 @@ class Graph:
         """Remove a query and every node that no other query reads."""
         self.sink(query)
         self.sinks.pop(query).close()
-        del self._roots[query], self._written[query], self.since[query]
+        del self._roots[query], self._written[query], self.since[query], self.services[query]
         self.quality.release(query)
         for node in reversed(self.nodes[:]):
             if not node.operator.output.readers:
@@ -133,9 +142,9 @@ class Graph:
 
     def regroup(self, query: str, since: int) -> None:
         """Move a query that has not run yet to another generation."""
-        plan, ordered = self._written[query]
+        (plan, ordered), service = self._written[query], self.services[query]
         self.remove(query)
-        self.add(query, plan, since, ordered=ordered)
+        self.add(query, plan, since, ordered=ordered, service=service)
 
     def arrange(self, queries: list[str]) -> None:
         """Put the queries into an order."""
@@ -205,6 +214,14 @@ class Graph:
         self._home[without_bounds(node.plan)].remove(node)
         node.plan = plan
         self._home.setdefault(without_bounds(plan), []).append(node)
+
+    def set_deadlines(self) -> None:
+        """Give each node the earliest deadline of the queries that use it; MAX_TIME: none of them has one."""
+        for node in self.nodes:
+            node.deadline = MAX_TIME
+        for query, service in self.services.items():
+            for node in self.nodes_of(query) if service.deadline is not None else ():
+                node.deadline = min(node.deadline, service.deadline or MAX_TIME)
 
     def set_plan(self, query: str, plan: Plan) -> None:
         """Give a query another plan with the same meaning."""

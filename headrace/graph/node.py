@@ -10,6 +10,7 @@ from headrace.graph.source import SourceNode
 from headrace.operators.contract import Operator
 from headrace.plan.nodes.core import Plan
 from headrace.time.punctuation import Punctuation
+from headrace.time.timestamp import MAX_TIME
 
 
 class Node:
@@ -32,6 +33,8 @@ class Node:
         self.branch = -1
         self.clears: list[Node] = []
         self.place = 0
+        self.deadline = MAX_TIME
+        self.component = 0
         self.stir: Callable[[Node], None] = nobody_looks
         self._fresh = False
         self.runs = 0

@@ -19,6 +19,7 @@ import pydantic
 from headrace.engine.execution import Execution
 from headrace.errors import HeadraceError, InputError, PipelineError, SqlError, together
 from headrace.graph.admission import Rules
+from headrace.graph.service import Service
 from headrace.memory.budget import budget_bytes
 from headrace.pipeline.bounds import lateness_of, maybe, skew_of
 from headrace.pipeline.functions import Functions
@@ -555,14 +556,23 @@ class Reader:
             )
         text = spec.sql if spec.sql is not None else self._sql_file(at, str(spec.sql_file))
         try:
-            return PipelineQuery(spec, self._query(text, catalog, spec))
+            return PipelineQuery(spec, self._query(text, catalog, spec, self._service(at, spec, catalog)))
         except SqlError as error:
             raise self._in_file(error, i, spec, catalog) from error
 
     @staticmethod
-    def _query(text: str, catalog: Catalog, spec: QuerySpec) -> Query:
+    def _query(text: str, catalog: Catalog, spec: QuerySpec, service: Service) -> Query:
         importance = 1.0 if spec.importance is None else spec.importance
-        return query(text, catalog, name=spec.name, ordered=spec.ordered, importance=importance)
+        return query(
+            text, catalog, name=spec.name, ordered=spec.ordered, importance=importance, service=service
+        )
+
+    def _service(self, at: Path_, spec: QuerySpec, catalog: Catalog) -> Service:
+        """The deadline, the share and the priority of a query."""
+        per_second = catalog.ticks_per_second
+        deadline = self.at((*at, "deadline"), maybe(spec.deadline, per_second))
+        wrong = "share" if not 0 < spec.share < float("inf") else "deadline"
+        return self.at((*at, wrong), lambda: Service(deadline, spec.share, spec.priority))
 
     def _in_file(self, error: SqlError, i: int, spec: QuerySpec, catalog: Catalog) -> SqlError:
         """The error of a query, with its place in the file; as it is if there is none, as with a command."""

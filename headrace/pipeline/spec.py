@@ -1038,6 +1038,12 @@ class QuerySpec(Table):
     and groups by source are answered when their own source is complete."""
     importance: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How much its quality counts where the budget makes windows smaller; by default 1."""
+    deadline: str | int | None = None
+    """How long after the arrival of a row its results are wanted, such as `"2 s"`; for `strategy = "edf"`."""
+    share: float = 1.0
+    """How much of the work the query gets under load, relative to others."""
+    priority: int = 0
+    """Queries with a higher number go first, as long as they stay within their share."""
 
 
 class MemoryTable(Table):

@@ -10,6 +10,7 @@ from headrace.graph.source import SourceNode
 from headrace.scheduling.ranking import Rank
 from headrace.scheduling.rules import Action
 from headrace.scheduling.table import Entry, StateTable, fork_rule
+from headrace.time.timestamp import MAX_TIME
 
 # The operators that may have work: those with new input, and those that it may affect.
 #
@@ -75,6 +76,19 @@ class Agenda:
             self._settle(node.place, node)
         return None
 
+    def firsts(self) -> dict[int, Node]:
+        """By component, the first of its nodes with work."""
+        found: dict[int, Node] = {}
+        nodes = (self._nodes[place] for place in self._stirred)
+        for node in sorted(nodes, key=self.rank or _fresh_first):
+            if node.component in found:
+                continue
+            if node.fresh or node.operator.more:
+                found[node.component] = node
+            else:
+                self._settle(node.place, node)
+        return found
+
     def _settle(self, place: int, node: Node) -> None:
         """Take a node without work off the agenda until something happens to it."""
         self._stirred.discard(place)
@@ -89,6 +103,11 @@ class Agenda:
         return [self._nodes[place] for place in touched]
 
 
+def _fresh_first(node: Node) -> Rank:
+    """New input first, then inputs before outputs."""
+    return float(not node.fresh), node.place
+
+
 class Executor:
     """Runs a component from a node until a rule exits. Its only state is the table and counters."""
 
@@ -98,13 +117,17 @@ class Executor:
         self._demand = demand
         self._ask = True
 
-    def run(self, start: Node, *, ask: bool = True) -> None:
-        """Iterate the two steps, beginning with `start`; sources make ETS only if they may be asked."""
+    def run(self, start: Node, *, ask: bool = True, most: int = MAX_TIME) -> None:
+        """Iterate the two steps, beginning with `start`; sources make ETS only if they may be asked.
+
+        After `most` steps it stops where it is: what is left has work, so the agenda has it.
+        """
         self._ask = ask
+        end = self.steps + most
         node: Node | None = start
         before: Node | None = None
         processed = 0
-        while node is not None:
+        while node is not None and self.steps < end:
             processed = processed + self._execute(node) if node is before else self._execute(node)
             before, node = node, self._select(node, processed)
 

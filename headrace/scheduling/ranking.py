@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from headrace import tuning
 from headrace.graph.node import Node
 from headrace.scheduling.chain import Charts
+from headrace.time.timestamp import MAX_TIME
 
 Rank = tuple[float, float]
 """The operator with the least rank goes first."""
+_LAST = float("inf")
 
 
 class Standing:
-    """What ranks depend on: the charts of Chain, and the turns of round robin."""
+    """What ranks depend on: the charts of Chain, the turns of round robin, and the clock."""
 
     def __init__(self) -> None:
         self.charts = Charts()
+        self.clock: Callable[[], int] = no_clock
         self._turns: dict[int, int] = {}
         self._heads: dict[int, int] = {}
         self._turn = 0
@@ -69,6 +72,21 @@ def by_turn(node: Node, standing: Standing) -> Rank:
 def by_slope(node: Node, standing: Standing) -> Rank:
     """What frees the most rows for its work; of those in one segment, the last one."""
     return -standing.charts.slope.get(node.id, 0.0), -node.place
+
+
+def by_deadline(node: Node, standing: Standing) -> Rank:
+    """The operator whose oldest row has the earliest deadline; queries without one get the time that is left.
+
+    A row's deadline is that long after it arrived. What only a heartbeat or a timer releases counts from now.
+    """
+    arrived = min((at for each in node.operator.inputs if (at := each.arrived()) is not None), default=None)
+    since = standing.clock() if arrived is None else arrived
+    return (_LAST, since) if node.deadline == MAX_TIME else (since + node.deadline, -node.place)
+
+
+def no_clock() -> int:
+    """The clock of a table that is not in an engine."""
+    return 0
 
 
 def nowhere(node: Node, standing: Standing) -> bool:

@@ -18,6 +18,7 @@ from headrace.scheduling.ranking import (
     Standing,
     between_paths,
     between_segments,
+    by_deadline,
     by_place,
     by_slope,
     by_turn,
@@ -228,13 +229,14 @@ _DEPTH_FIRST = (forward, encore, backtrack)
 _BREADTH_FIRST = (encore, forward, backtrack)
 _ROUND_ROBIN = (encore, forward, leave)
 _DEPTH_FIRST_BATCHED = (encore_k, forward, encore, backtrack)
-_CHAIN = (forward, leave)
+_ALONG_A_PATH = (forward, leave)
 
 FAMILIES: dict[str, Family] = {
     "dfs": Family("DFS", _DEPTH_FIRST, _DEPTH_FIRST_BATCHED),
     "bfs": Family("BFS", _BREADTH_FIRST, _BREADTH_FIRST),
     "rr": Family("RR", _ROUND_ROBIN, _ROUND_ROBIN, by_turn, between_paths),
-    "chain": Family("Chain", _CHAIN, _CHAIN, by_slope, between_segments),
+    "chain": Family("Chain", _ALONG_A_PATH, _ALONG_A_PATH, by_slope, between_segments),
+    "edf": Family("EDF", _ALONG_A_PATH, _ALONG_A_PATH, by_deadline, between_paths),
 }
 
 AT_SOURCE: dict[Step, Step] = {backtrack: demand}
@@ -243,13 +245,13 @@ _NAME = re.compile(r"(?P<family>[a-z]+)(\((?P<k>\d+|auto)\))?")
 
 
 def strategy(name: str) -> Strategy:
-    """`dfs`, `bfs`, `rr`, `chain`, each also with `(k)` or `(auto)`; `auto` is `dfs(auto)`."""
+    """`dfs`, `bfs`, `rr`, `chain`, `edf`, each also with `(k)` or `(auto)`; `auto` is `dfs(auto)`."""
     if name == "auto":
         return strategy("dfs(auto)")
     match = _NAME.fullmatch(name.strip().lower())
     if match is None or match["family"] not in FAMILIES or match["k"] == "0":
         near = difflib.get_close_matches(name, [*FAMILIES, "auto"], n=1)
-        hint = f"did you mean {near[0]}?" if near else "known: dfs, bfs, rr, chain, dfs(k), auto"
+        hint = f"did you mean {near[0]}?" if near else "known: dfs, bfs, rr, chain, edf, dfs(k), auto"
         raise ScheduleError("HR-S001", f"unknown strategy {name!r}", hint=hint)
     family = FAMILIES[match["family"]]
     if match["k"] is None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from headrace.drawing import Explanation, Section
 from headrace.errors import SqlError
+from headrace.graph.service import USUAL, Service
 from headrace.plan.analysis.native import Native, is_native, native_parts
 from headrace.plan.analysis.stages import stages
 from headrace.plan.nodes.core import Plan, Source
@@ -51,6 +52,8 @@ class Query:
     """Whether results leave in time order; if not, none waits for its place in it."""
     importance: float = 1.0
     """How much its quality counts, beside that of others, where a budget makes windows smaller."""
+    service: Service = USUAL
+    """What the query expects of the scheduler: a deadline, a share, a priority."""
 
     @property
     def time_columns(self) -> dict[str, str]:
@@ -129,6 +132,7 @@ def query(
     ticks_per_second: int | None = MICROSECONDS,
     ordered: bool = True,
     importance: float = 1.0,
+    service: Service = USUAL,
 ) -> Query:
     """Parse and bind the one query in `text`, over `streams` and the declarations in the text.
 
@@ -137,6 +141,7 @@ def query(
     time, a group that a punctuation closes is answered before its window ends, and one by the column of
     `sources` when its own source is complete.
     `importance`: how much the quality of this query counts beside that of others that share a memory budget.
+    `service`: its deadline, share and priority.
     """
     known = streams if isinstance(streams, Catalog) else Catalog(streams, ticks_per_second=ticks_per_second)
     catalog = known.copy()
@@ -156,16 +161,8 @@ def query(
     leaves = _leaves(relation.plan)
     tables = tuple(each for each in catalog.tables.values() if each.plan in leaves)
     read = tuple(each for each in catalog.streams.values() if each.source in leaves)
-    return Query(
-        name,
-        text,
-        relation.plan,
-        relation.ticks_per_second,
-        tables,
-        read,
-        ordered=ordered and not unordered,
-        importance=importance,
-    )
+    made = Query(name, text, relation.plan, relation.ticks_per_second, tables, read)
+    return replace(made, ordered=ordered and not unordered, importance=importance, service=service)
 
 
 def meaning(text: str, catalog: Catalog) -> Relation:

@@ -88,7 +88,7 @@ def late_rows(engine: Engine) -> list[tuple[str, list[int]]]:
 
 @st.composite
 def ways(draw: st.DrawFn) -> dict[str, Any]:
-    strategy = draw(st.sampled_from(["auto", "dfs", "bfs", "rr", "chain", "dfs(3)"]))
+    strategy = draw(st.sampled_from(["auto", "dfs", "bfs", "rr", "chain", "edf", "dfs(3)"]))
     policy = draw(st.sampled_from([None, None, NONE, periodic(4)]))
     return {
         "strategy": strategy,

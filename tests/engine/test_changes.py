@@ -37,7 +37,7 @@ PLANS: list[Plan] = [
 @given(st.data())
 def test_each_query_sees_exactly_the_rows_between_its_coming_and_going(data: st.DataObject) -> None:
     draw = data.draw
-    engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "dfs(3)", "auto"])))
+    engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "edf", "dfs(3)", "auto"])))
     for source in (A, B):
         engine.streams.declare(source, promise=TimerPromise(0))
     running: dict[str, Plan] = {}

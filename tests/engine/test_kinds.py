@@ -13,7 +13,7 @@ from headrace.time.ets import NONE, ON_DEMAND, Policy, SkewPromise, periodic
 
 SCHEMA = pa.schema([("v", pa.int64())])
 PROPAGATIONS = pytest.mark.parametrize("propagation", ["eqg", "punctuation"])
-STRATEGIES = pytest.mark.parametrize("strategy", ["dfs", "bfs", "rr", "chain", "auto"])
+STRATEGIES = pytest.mark.parametrize("strategy", ["dfs", "bfs", "rr", "chain", "edf", "auto"])
 
 
 def union_of(kind: TimeKind) -> Plan:

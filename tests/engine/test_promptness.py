@@ -83,7 +83,7 @@ def test_no_row_stays_in_a_buffer_once_its_release_is_provable(data: st.DataObje
     plan = _nested_unions(data.draw)
     propagation = data.draw(st.sampled_from(["eqg", "punctuation"]))
     engine = Engine(
-        strategy=data.draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "dfs(2)", "auto"])),
+        strategy=data.draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "edf", "dfs(2)", "auto"])),
         propagation=propagation,
     )
     lag = data.draw(st.integers(0, 5))

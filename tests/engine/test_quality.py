@@ -133,7 +133,7 @@ def test_queries_that_share_come_go_and_change_and_each_stays_exact_and_within_i
     data: st.DataObject,
 ) -> None:
     draw = data.draw
-    engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "dfs(3)", "auto"])))
+    engine = Engine(strategy=draw(st.sampled_from(["dfs", "bfs", "rr", "chain", "edf", "dfs(3)", "auto"])))
     for source in (A, B):
         engine.streams.declare(source, promise=TimerPromise(0))
     running: dict[str, Plan] = {}

@@ -84,12 +84,12 @@ ROWS = (
          "spark/test_silent.py::test_answers_go_on_when_a_stream_is_silent"),
         spark="partly", note=BY_BATCH),
     Row(9, TIMESTAMPS, "§3", "Connected components as scheduling units with shares of the resources",
-        ("graph/graph.py:Graph.components",),
-        (
-            "engine/test_changes.py::test_equal_sub_plans_are_one_node_and_removal_frees_only_what_no_one_else_uses",
-        ),
-        embedded="partly", spark="no",
-        note="Components are found; they have no shares or priorities yet. The paper leaves them out."),
+        ("graph/graph.py:Graph.components", "graph/service.py:Service", "scheduling/shares.py:Turns"),
+        ("scheduling/test_shares.py::test_each_component_gets_its_share_under_backlog_and_none_starves",
+         "scheduling/test_shares.py::test_a_component_of_a_higher_priority_goes_first_within_its_share",
+         EXECUTION),
+        note="The paper leaves the shares out. On Spark they order the work within a micro-batch, whose "
+        "results leave together."),
     Row(10, TIMESTAMPS, "§3, Figure 3", "Two-step cycle with yield and more",
         ("scheduling/executor.py:Executor.run",),
         ("scheduling/test_rules.py::test_each_strategy_is_its_order_of_steps", EQUALITY, EXECUTION)),
@@ -661,4 +661,9 @@ ROWS = (
          "engine/test_by_source.py::test_a_group_is_answered_as_soon_as_its_source_is_complete",
          "spark/test_sources.py::test_shards_answer_a_group_when_its_source_is_complete_as_one_engine_does",
          f"{PARITY}[groups by source]", f"{CLAIM}[per_key]")),
+    Row(138, BEYOND, "", "Earliest deadline first over the paths of many queries",
+        ("scheduling/ranking.py:by_deadline", "graph/service.py:Service"),
+        ("scheduling/test_deadlines.py::test_rows_run_in_the_order_of_their_deadlines", EQUALITY, EXECUTION,
+         f"{CLAIM}[deadline]"),
+        note="On Spark deadlines order the work within a micro-batch, whose results leave together."),
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine import Service
 from headrace.engine.execution import Execution
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline
@@ -272,3 +273,20 @@ def test_a_command_may_not_bound_a_stream_whose_bounds_are_learned() -> None:
     assert by_default.skew.learned is not None
     assert by_default.skew.learned.streams == ("b", "c")
     assert by_default.streams["a"].lateness.slack == 3
+
+
+def test_a_query_may_say_what_it_expects_of_the_scheduler() -> None:
+    said = tables({}, unit="us")
+    said["queries"][0] |= {"deadline": "2 s", "share": 2.5, "priority": 1}
+    assert from_tables(said).queries[0].query.service == Service(2 * SECOND, 2.5, 1)
+    assert made({}).queries[0].query.service == Service()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("deadline", "soon"), ("deadline", 0), ("share", 0), ("share", -1), ("priority", "x")]
+)
+def test_what_is_wrong_with_it_has_a_place(key: str, value: Any) -> None:
+    said = tables({}, unit="us")
+    said["queries"][0][key] = value
+    with pytest.raises(HeadraceError, match=key):
+        from_tables(said)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from headrace.control import SetLevel, SetStrategy, submit
+from headrace.engine import Service
 from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceWarning
@@ -26,18 +27,24 @@ from headrace.runtimes.spark.driver.options import SparkOptions
 from headrace.runtimes.spark.worker.running import HostSpec
 from headrace.time.ets import policy
 from tests.control.pipelines import TEXT, written
-from tests.spark.simulated import Cluster, embedded, on_spark
+from tests.spark.simulated import QUERY, Cluster, embedded, on_spark
 from tests.spark.test_simulated import assert_in_order, micro_batches, promises
 from tests.strategies.plans import cases, tables_of
 
 STRATEGIES = st.sampled_from(
-    ["auto", "dfs", "bfs", "rr", "dfs(2)", "bfs(auto)", "rr(7)", "chain(3)", "chain(auto)"]
+    ["auto", "dfs", "bfs", "rr", "dfs(2)", "bfs(auto)", "rr(7)", "chain(3)", "chain(auto)", "edf(2)"]
 )
 EXECUTIONS = st.builds(
     Execution,
     STRATEGIES,
     st.sampled_from(["operator", "query", "memory"]),
     st.sampled_from(["direct", "in_band"]),
+)
+SERVICES = st.builds(
+    Service,
+    st.none() | st.integers(1, 9),
+    st.sampled_from([1.0, 0.5, 3.0]),
+    st.sampled_from([0, 1]),
 )
 IDLE = st.sampled_from(["on_demand", "none", "periodic(3)", "periodic(20)"])
 
@@ -61,7 +68,15 @@ def test_how_shards_run_changes_no_answer(data: st.DataObject) -> None:
         warnings.simplefilter("ignore", HeadraceWarning)
         partitions = data.draw(st.integers(1, 3))
         spread = on_spark(
-            case.plan, inputs, batches, tables, partitions, cluster, ends=True, execution=execution
+            case.plan,
+            inputs,
+            batches,
+            tables,
+            partitions,
+            cluster,
+            ends=True,
+            execution=execution,
+            services={QUERY: data.draw(SERVICES)},
         )
     whole = embedded(case.plan, usual, batches, tables, ends=True)
     for found, expected in zip(spread.sorted(), whole.sorted(), strict=True):

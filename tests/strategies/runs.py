@@ -11,7 +11,7 @@ from tests.strategies.interleavings import Step, batch_of, interleavings
 from tests.strategies.plans import Case, sources_of, tables_of
 
 K: Final = (1000, 1, 2, 7, "auto")
-STRATEGIES: Final = ("dfs", "bfs", "rr", "chain")
+STRATEGIES: Final = ("dfs", "bfs", "rr", "chain", "edf")
 ETS: Final = ("none", "periodic", "on_demand")
 PROPAGATIONS: Final = ("punctuation", "eqg")
 SPILLS: Final = (1 << 30, 1, 1000)

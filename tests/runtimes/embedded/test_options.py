@@ -63,7 +63,7 @@ BOUNDS = (
 )
 WAYS = st.fixed_dictionaries(
     {
-        "strategy": st.sampled_from(["auto", "dfs", "bfs(3)", "rr", "chain(auto)"]),
+        "strategy": st.sampled_from(["auto", "dfs", "bfs(3)", "rr", "chain(auto)", "edf"]),
         "level": st.sampled_from(["operator", "query", "memory"]),
         "propagation": st.sampled_from(["direct", "in_band"]),
     }

@@ -124,6 +124,7 @@ def answers(
         parts.prefixes,
         options.speakers_for(query.sources),
         unordered=frozenset() if query.ordered else frozenset((QUERY,)),
+        services={QUERY: query.service},
     )
     combined = dataflow.build(metrics)
     schema = outlet.schema(parts.core.schema)

@@ -17,6 +17,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.engine import Service
 from headrace.engine.inputs import Inputs
 from headrace.pipeline import Pipeline
 from headrace.plan.nodes.core import Plan
@@ -104,6 +105,8 @@ class Dataflow:
     """The sizes of windows that the driver has chosen, as a stream of texts; only with a budget."""
     unordered: frozenset[str] = frozenset()
     """The queries that say that their results need not be in order."""
+    services: Mapping[str, Service] = field(default_factory=dict)
+    """What each query expects of the scheduler of its shards."""
     movable: bool = False
     """The state may move to another number of partitions later: there may be more shards than partitions."""
     partitions: int | None = None
@@ -172,6 +175,7 @@ class Dataflow:
                 ticks_per_second=self.streams.ticks_per_second,
                 execution=options.execution,
                 early=self._early & host.queries.keys() - above,
+                services={name: self.services[name] for name in host.queries if name in self.services},
             )
 
         completed: list[Level] = []

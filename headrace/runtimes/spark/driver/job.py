@@ -491,6 +491,7 @@ class Job:
             reload=reload,
             choices=None if self.options.memory is None else choices(self.spark, self.checkpoint),
             unordered=frozenset(name for name, each in queries.items() if not each.query.ordered),
+            services={name: each.query.service for name, each in queries.items()},
             movable=True,
             partitions=start.before.partitions or self.options.job_partitions_in(self.spark),
             **({} if control is None else control.of_dataflow),

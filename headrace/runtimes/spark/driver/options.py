@@ -129,7 +129,7 @@ class SparkOptions:
     """
 
     strategy: str = "auto"
-    """Which operator of a shard runs next: `"dfs"`, `"bfs"`, `"rr"`, `"chain"`, `"dfs(100)"` or `"auto"`."""
+    """Which operator runs next: `"auto"`, `"dfs"`, `"bfs"`, `"rr"`, `"chain"`, `"edf"`, `"dfs(100)"`."""
 
     level: str = "operator"
     """Whose watermarks an operator waits for: `"operator"`, `"query"` or `"memory"`."""

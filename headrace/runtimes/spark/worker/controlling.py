@@ -172,7 +172,10 @@ class Following:
         query = next(each for each in after.queries if each.name == entry.command.name)
         home = self.control.home_of(query, self.control.homes)
         if home is not None and self.control.homes[home].shard_keys == self.shard_keys:
-            engine.add(query.name, query.query.plan, since=entry.number, ordered=query.query.ordered)
+            asked = query.query
+            engine.add(
+                query.name, asked.plan, since=entry.number, ordered=asked.ordered, service=asked.service
+            )
             self.queries[query.name] = query.query.plan
 
     def _tell(self, engine: Engine, entry: Entry) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from headrace.engine import Engine, Shortage
+from headrace.engine import Engine, Service, Shortage
 from headrace.engine.execution import Execution
 from headrace.engine.inputs import Inputs
 from headrace.plan.nodes.core import Plan, Table
@@ -75,8 +75,9 @@ class HostSpec:
     At the first micro-batch of a `generation` the queries in `reset` begin empty, and the tables in `reload`
     get their rows again. A host without queries frees the state of its shards.
     `execution` is how the engine of a shard runs. The queries in `early` answer closed groups at once, out of
-    order. `windows` has, for each query, the node here for each window or granularity that may change, in the
-    order of the whole plan; None if it is not here, because the query has two stages.
+    order. `services` are what queries expect of the scheduler. `windows` has, for each query, the node here
+    for each window or granularity that may change, in the order of the whole plan; None if it is not here,
+    because the query has two stages.
     """
 
     id: str
@@ -101,6 +102,7 @@ class HostSpec:
     ticks_per_second: int | None = None
     execution: Execution = field(default_factory=Execution)
     early: frozenset[str] = frozenset()
+    services: Mapping[str, Service] = field(default_factory=dict)
     windows: Mapping[str, tuple[Plan | None, ...]] = field(default_factory=dict)
 
     @cached_property
@@ -122,7 +124,8 @@ class HostSpec:
         self.inputs.install(engine, [stream.source for stream in self.streams])
         for query, plan in self.queries.items():
             timed, since = TimedPlan(plan, self.ticks_per_second), self.since.get(query, 0)
-            engine.add(query, timed, since=since, ordered=query not in self.early)
+            service = self.services.get(query)
+            engine.add(query, timed, since=since, ordered=query not in self.early, service=service)
         if not self.recorded:
             for stream in self.streams:
                 engine.streams.read_until(stream.source.name, MIN_TIME)
