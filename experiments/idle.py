@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from math import exp
+
 from experiments.fig7 import RATES, periodic_seconds, streams
 from experiments.result import WARM_UP, Conditions, Experiment, Line, Measure, Panel, Result, Scale
 from experiments.unions import DEMAND, NO_ETS, Way, injected, run_union
 
 AT = 100.0
+LAMBDA_T = 47.5 / AT
+POISSON = 1 - (1 - exp(-LAMBDA_T)) / LAMBDA_T
+"""The share at this rate that Poisson arrivals give: a row at a random instant waits for the next ETS."""
 Pair = tuple[float, float]
 
 
@@ -31,6 +36,7 @@ def run(conditions: Conditions) -> Result:
         [
             Measure("idle.none_share", none[0], floor=0.98, paper="99 %"),
             *(Measure(f"idle.periodic_{r:g}_share", line_b[r][0], paper=PAPER.get(r, "")) for r in RATES),
+            Measure("idle.periodic_100_over_poisson", at / POISSON, "×", floor=0.85, ceiling=1.15),
             Measure("idle.on_demand_share", demand[0], ceiling=0.001, paper="less than 0.1 %"),
             Measure("idle.on_demand_blocked_share", demand[1]),
         ],

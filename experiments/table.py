@@ -22,6 +22,7 @@ from experiments import (
     order,
     per_key,
     probing,
+    punctuation,
 )
 from experiments.result import Experiment
 
@@ -33,6 +34,7 @@ FILES = (
     fig15,
     fig16,
     estimation,
+    punctuation,
     delayed,
     grouping,
     levels,

@@ -206,8 +206,8 @@ ROWS = (
          "spark/test_row_promises.py::test_a_closed_auction_is_answered_in_the_micro_batch_that_closes_it"),
         note="For queries with `ordered = false`: an early answer is out of time order."),
     Row(36, DISORDER, "§2", "What the rate of punctuations costs and gives (open)",
-        (), (),
-        embedded="no", spark="no", note="No experiment yet; Figure 8 shows it for a union."),
+        ("experiments/punctuation.py",), (f"{CLAIM}[punctuation]",),
+        spark="no", note=ON_ONE_CLOCK),
     Row(37, DISORDER, "§3", "Nearly ordered streams: at most s seconds out of order",
         ("time/ets.py:DisorderPromise", "runtimes/spark/driver/bounds.py"),
         ("engine/test_disorder.py::test_within_their_bounds_disordered_streams_give_the_oracles_answer",
@@ -247,7 +247,8 @@ ROWS = (
         (), (),
         embedded="no", spark="no",
         note="The paper names it as a problem. A row that overtakes others would make a later "
-        "watermark wrong: send urgent rows as a stream of their own."),
+        "watermark wrong. Send urgent rows as a stream of their own: a query over it does not wait for the "
+        "others, and is exact."),
     Row(45, MEMORY, "§2", "Discrete time; validity intervals ordered by their start",
         ("flow/batch.py:Batch",), ("oracle/test_snapshots.py", EQUALITY, SHARDS)),
     Row(46, MEMORY, "§2.1", "A window takes a new size from an instant on",
