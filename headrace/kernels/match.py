@@ -27,11 +27,13 @@ STATE, PATH, MARK, WIDTH = range(4)
 ROW, USED, NODES, TOUCHED, MADE, STAMP, PENDING, CURSOR, WIDE, PROGRESS = range(10)
 """Of the counters: the next row, attempts in use, new nodes, changed attempts, new matches, the newest stamp,
 attempts that have a match, answers of tests used, and how many threads an attempt may get to have."""
-WITHIN, AFTER_MATCH, MARKS, MERGES, TESTS, KEPT, FIRST_ROW, FIRST_NODE, OPENING, FAN_OUT, SETTINGS = range(11)
+WITHIN, AFTER_MATCH, MARKS, MERGES, TESTS, KEPT, FIRST_ROW, FIRST_NODE, OPENING, FAN_OUT, SKIPS, SETTINGS = (
+    range(12)
+)
 """Of the settings: WITHIN, the kind of SKIP, the variables that it names, whether equal states of different
 attempts are merged, the variables with tests, those whose rows are kept, the number of the first row, the id
-of the first new node, the variables that can begin a match, and the most states that come after one. Sets of
-variables are bits."""
+of the first new node, the variables that can begin a match, the most states that come after one, and whether
+rows may be in between. Sets of variables are bits."""
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 NONE = -1
 
@@ -92,6 +94,14 @@ def _settle(
     return limit
 
 
+@nb.njit(inline="always")
+def _fits(variable: int, mask: int, tests: int, answers: Mask, asked: int) -> bool:
+    """Whether a row can be one of a variable: its condition holds, and its test, if it has one."""
+    if (mask >> variable) & 1 == 0:
+        return False
+    return (tests >> variable) & 1 == 0 or answers[asked]
+
+
 @nb.njit()
 def _step(
     line: Ids,
@@ -99,8 +109,10 @@ def _step(
     time: int,
     mask: int,
     shared: int,
+    opens: int,
     answers: Mask,
     variables: Ids,
+    unless: Ids,
     begins: Ids,
     targets: Ids,
     settings: Ids,
@@ -111,10 +123,11 @@ def _step(
 ) -> None:
     """A row comes to an attempt: each thread takes it or dies. Threads behind one that accepts are cut off.
 
-    Without tests, two threads in one state have the same future, and only the preferred one goes on.
+    If rows may be in between, a thread stays unless the row `opens` the attempt, and one that accepts is the
+    end of all. Without tests, threads in one state have the same future: only the preferred one goes on.
     """
-    tests, first = settings[TESTS], at[CURSOR]
-    at[CURSOR] += line[COUNT]
+    tests, first, skips = settings[TESTS], at[CURSOR], settings[SKIPS]
+    at[CURSOR] += (1 + skips) * line[COUNT]
     if shared == 0:
         at[STAMP] += 1
     stamp, alive, cut = at[STAMP], 0, 0
@@ -123,7 +136,15 @@ def _step(
         thread = FIELDS + WIDTH * j
         state = line[thread + STATE]
         variable = variables[state]
-        if (mask >> variable) & 1 == 0 or ((tests >> variable) & 1 == 1 and not answers[first + j]):
+        asked = first + (1 + skips) * j
+        if skips == 1 and unless[state] != NONE and _fits(unless[state], mask, tests, answers, asked + 1):
+            continue
+        if not _fits(variable, mask, tests, answers, asked):
+            if skips == 1 and opens == 0 and (tests != 0 or seen[state] != stamp):
+                seen[state] = stamp
+                scratch[alive, STATE] = state
+                scratch[alive, PATH], scratch[alive, MARK] = line[thread + PATH], line[thread + MARK]
+                alive += 1
             continue
         path, mark = line[thread + PATH], line[thread + MARK]
         if (settings[KEPT] >> variable) & 1 == 1:
@@ -143,6 +164,8 @@ def _step(
                     goes_on = max(mark, line[START] + 1)
                 line[FOUND], line[NODE], line[WHEN], line[AFTER] = 1, path, time, goes_on
                 cut = 1
+                if skips == 1:
+                    alive = 0
                 break
             if tests == 0:
                 if seen[target] == stamp:
@@ -183,7 +206,7 @@ _LINES = nb.int64[:, ::1]
 
 @kernel(
     nb.void(
-        *(_READ, _READ, _READ, _FLAGS, _ROW, _ROW, _ROW, _ROW),
+        *(_READ, _READ, _READ, _FLAGS, _ROW, _ROW, _ROW, _ROW, _ROW),
         *(_ROW, _ROW, _LINES, _LINES, _ROW, _LINES, _ROW, _LINES, _ROW),
     )
 )
@@ -193,6 +216,7 @@ def advance(
     masks: Ids,
     answers: Mask,
     variables: Ids,
+    unless: Ids,
     begins: Ids,
     targets: Ids,
     settings: Ids,
@@ -253,8 +277,10 @@ def advance(
                         time,
                         mask,
                         shared,
+                        0,
                         answers,
                         variables,
+                        unless,
                         begins,
                         targets,
                         settings,
@@ -281,8 +307,10 @@ def advance(
             time,
             mask,
             shared,
+            1,
             answers,
             variables,
+            unless,
             begins,
             targets,
             settings,
@@ -331,11 +359,23 @@ def _drop_failed(code: int, heads: Ids, tails: Ids, attempts: Lines, touched: Id
     tails[code] = before
 
 
-@kernel(nb.int64(*(_READ, _READ, _READ, _ROW, _ROW, _ROW, _ROW, _LINES, _LINES)))
+@nb.njit(inline="always")
+def _ask(
+    found: Lines, at: int, lines: int, row: int, path: int, state: int, variables: Ids, unless: Ids
+) -> None:
+    """Write the candidates for a thread."""
+    for i in range(lines):
+        found[at + i, 0], found[at + i, 1] = row, path
+        found[at + i, 2] = variables[state] if i == 0 else unless[state]
+
+
+@kernel(nb.int64(*(_READ, _READ, _READ, _ROW, _ROW, _ROW, _ROW, _ROW, _ROW, _LINES, _LINES)))
 def candidates(
     codes: Ids,
     times: Ids,
     masks: Ids,
+    variables: Ids,
+    unless: Ids,
     begins: Ids,
     targets: Ids,
     settings: Ids,
@@ -345,10 +385,11 @@ def candidates(
 ) -> int:
     """The threads that each row comes to, in the order in which `advance` asks whether their tests hold.
 
-    Lines of `found` are the row, the last node of the path, and the state. Returns how many there are, even
-    if there is no room for them. No two rows are of one partition.
+    Lines of `found` are the row, the last node of the path, and the variable; if rows may be in between, each
+    thread has a second line with the variable that ends it. Returns how many there are, even if there is no
+    room for them. No two rows are of one partition.
     """
-    count = 0
+    count, lines = 0, 1 + settings[SKIPS]
     first = begins[begins.size - 2]
     for row in range(codes.size):
         slot = heads[codes[row]]
@@ -358,18 +399,26 @@ def candidates(
             line = attempts[slot]
             if times[row] - line[TIME] < settings[WITHIN]:
                 for j in range(line[COUNT]):
-                    if count < found.shape[0]:
+                    if count + lines <= found.shape[0]:
                         thread = FIELDS + WIDTH * j
-                        found[count, 0], found[count, 1] = row, line[thread + PATH]
-                        found[count, 2] = line[thread + STATE]
-                    count += 1
+                        _ask(
+                            found,
+                            count,
+                            lines,
+                            row,
+                            line[thread + PATH],
+                            line[thread + STATE],
+                            variables,
+                            unless,
+                        )
+                    count += lines
             slot = line[NEXT]
         if masks[row] & settings[OPENING] == 0:
             continue
         for j in range(targets.size - first):
-            if count < found.shape[0]:
-                found[count, 0], found[count, 1], found[count, 2] = row, NONE, targets[first + j]
-            count += 1
+            if count + lines <= found.shape[0]:
+                _ask(found, count, lines, row, NONE, targets[first + j], variables, unless)
+            count += lines
     return count
 
 

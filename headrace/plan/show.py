@@ -228,7 +228,7 @@ def _match(plan: Match, span: Span) -> str:
     """The pattern, the partition, the conditions and what is measured."""
     variables = [str(v) for v in plan.variables if v.condition is not None or v.test is not None]
     clauses = [
-        f"({plan.pattern}), {plan.skip}",
+        f"({plan.pattern}){', rows between' if plan.skips else ''}, {plan.skip}",
         *([f"partition by {', '.join(plan.keys)}"] if plan.keys else []),
         *([] if plan.within is None else [f"within {span(plan.within)}"]),
         *([f"where {', '.join(variables)}"] if variables else []),

@@ -62,7 +62,10 @@ class Search:
         if self._plan.within is not None:
             last = self._times[begin] + self._plan.within
             self._end = next((i for i in range(begin, self._end) if self._times[i] >= last), self._end)
-        return next(self._ways(self._plan.pattern, begin, ()), None)
+        ways = self._ways(self._plan.pattern, begin, ())
+        if not self._plan.skips:
+            return next(ways, None)
+        return min(ways, key=lambda way: way[-1][0], default=None)
 
     def _goes_on(self, begin: int, path: Path) -> int:
         """Where the search goes on after a match."""
@@ -79,8 +82,8 @@ class Search:
     def _ways(self, pattern: Pattern, at: int, path: Path) -> Iterator[Path]:
         """The ways to match a pattern from a row on, preferred ones first."""
         if isinstance(pattern, One):
-            if at < self._end and self._holds(pattern.variable, at, path):
-                yield (*path, (at, pattern.variable))
+            if (place := self._taken(pattern, at, path)) is not None:
+                yield (*path, (place, pattern.variable))
         elif isinstance(pattern, Chain):
             yield from self._chain(pattern.parts, at, path)
         elif isinstance(pattern, Either):
@@ -89,12 +92,22 @@ class Search:
         else:
             yield from self._repeat(pattern, 0, at, path)
 
+    def _taken(self, one: One, at: int, path: Path) -> int | None:
+        """The row that a variable takes: the next one or, if rows may be in between, the first that fits."""
+        last = self._end if self._plan.skips and path else min(at + 1, self._end)
+        for place in range(at, last):
+            if self._plan.skips and one.unless is not None and self._holds(one.unless, place, path):
+                return None
+            if self._holds(one.variable, place, path):
+                return place
+        return None
+
     def _chain(self, parts: Sequence[Pattern], at: int, path: Path) -> Iterator[Path]:
         if not parts:
             yield path
             return
         for way in self._ways(parts[0], at, path):
-            yield from self._chain(parts[1:], at + len(way) - len(path), way)
+            yield from self._chain(parts[1:], _after(way, at), way)
 
     def _repeat(self, pattern: Repeat, done: int, at: int, path: Path) -> Iterator[Path]:
         """The repetitions that are left; an optional one takes at least one row."""
@@ -103,7 +116,7 @@ class Search:
         if pattern.most is None or done < pattern.most:
             for way in self._ways(pattern.part, at, path):
                 if done < pattern.least or len(way) > len(path):
-                    yield from self._repeat(pattern, done + 1, at + len(way) - len(path), way)
+                    yield from self._repeat(pattern, done + 1, _after(way, at), way)
         if done >= pattern.least and pattern.greedy:
             yield path
 
@@ -131,6 +144,11 @@ class Search:
         if term.call.column is None:
             return len(rows)
         return fold(term.call.function, [row[self._below.names.index(term.call.column)] for row in rows])
+
+
+def _after(path: Path, begin: int) -> int:
+    """The row after the last one of a path."""
+    return path[-1][0] + 1 if path else begin
 
 
 def _condition(condition: Expression | None, below: Schema) -> Callable[[dict[str, Any]], bool]:

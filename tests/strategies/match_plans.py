@@ -40,6 +40,7 @@ def match_of(draw: st.DrawFn, stream: Plan, simple: bool = False, tests: bool = 
     pattern = _single(draw) if simple else _pattern(draw, 2)
     if pattern.may_be_empty:
         pattern = Chain((One("A"), pattern))
+    pattern = _guarded(draw, pattern) if draw(st.booleans()) else pattern
     names = sorted(set(variables_of(pattern)))
     prefix = _free(stream)
     tested = tests and draw(st.sampled_from([False, False, True]))
@@ -49,7 +50,8 @@ def match_of(draw: st.DrawFn, stream: Plan, simple: bool = False, tests: bool = 
     measures = [_term(draw, f"{prefix}m{i}", names, below) for i in range(draw(st.integers(1, 3)))]
     skip = _skip(draw, names)
     within = draw(st.none() | st.integers(1, 9))
-    return Match(stream, tuple(partition), pattern, variables, tuple(measures), skip, within)
+    skips = draw(st.booleans())
+    return Match(stream, tuple(partition), pattern, variables, tuple(measures), skip, within, skips)
 
 
 def _free(stream: Plan) -> str:
@@ -86,6 +88,15 @@ def _part(draw: st.DrawFn, depth: int) -> Pattern:
         part = _pattern(draw, depth - 1)
     least, most = draw(st.sampled_from(COUNTS))
     return Repeat(part, least, most, draw(st.booleans()))
+
+
+def _guarded(draw: st.DrawFn, pattern: Pattern) -> Pattern:
+    """The pattern with variables that must not come before some of its rows."""
+    if isinstance(pattern, One):
+        return One(pattern.variable, draw(st.none() | st.sampled_from(NAMES)))
+    if isinstance(pattern, Repeat):
+        return Repeat(_guarded(draw, pattern.part), pattern.least, pattern.most, pattern.greedy)
+    return type(pattern)(tuple(_guarded(draw, part) for part in pattern.parts))
 
 
 def _variable(

@@ -11,17 +11,19 @@ from headrace.arrays import Ids, Ints
 from headrace.plan.nodes.match import Either, Match, One, Pattern, Repeat
 
 ACCEPT: Final = -1
+NONE: Final = -1
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """State q waits for a row of variable `variables[q]`.
+    """State q waits for a row of variable `variables[q]`, before one of `unless[q]`, if that is not NONE.
 
     `targets[begins[q] : begins[q + 1]]` are the states after it, preferred ones first; ACCEPT ends the list.
     The last list, at `begins[size]`, has the states at the beginning.
     """
 
     variables: Ids
+    unless: Ids
     begins: Ids
     targets: Ids
 
@@ -45,10 +47,11 @@ def automaton(plan: Match) -> Automaton:
     """The automaton of a pattern."""
     graph = _Graph({variable.name: i for i, variable in enumerate(plan.variables)})
     begin = graph.add(plan.pattern, ACCEPT)
-    lists = [*(graph.reached(after) for _, after in graph.rows), graph.reached(begin)]
+    lists = [*(graph.reached(after) for _, _, after in graph.rows), graph.reached(begin)]
     begins = np.cumsum([0, *map(len, lists)])
     targets: Ints = np.array([target for each in lists for target in each], np.int64)
-    return Automaton(np.array([v for v, _ in graph.rows], np.int64), begins, targets)
+    variables, unless = (np.array([row[i] for row in graph.rows], np.int64) for i in range(2))
+    return Automaton(variables, unless, begins, targets)
 
 
 class _Graph:
@@ -56,13 +59,14 @@ class _Graph:
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self._numbers = numbers
-        self.rows: list[tuple[int, int]] = []
+        self.rows: list[tuple[int, int, int]] = []
         self._splits: list[tuple[int, ...]] = []
 
     def add(self, pattern: Pattern, after: int) -> int:
         """Add a pattern that goes on at `after`; returns where it begins."""
         if isinstance(pattern, One):
-            self.rows.append((self._numbers[pattern.variable], after))
+            unless = NONE if pattern.unless is None else self._numbers[pattern.unless]
+            self.rows.append((self._numbers[pattern.variable], unless, after))
             return len(self.rows) - 1
         if isinstance(pattern, Repeat):
             return self._repeat(pattern, after)

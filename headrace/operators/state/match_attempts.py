@@ -80,6 +80,7 @@ class Attempts:
         past = plan.skip.after is After.PAST_LAST_ROW
         found[kernel.MERGES] = int(past and plan.within is None and not found[kernel.TESTS])
         found[kernel.KEPT] = kept
+        found[kernel.SKIPS] = int(plan.skips)
         found[kernel.FAN_OUT] = self.automaton.fan_out
         variables = self.automaton.variables[self.automaton.first]
         found[kernel.OPENING] = np.bitwise_or.reduce(1 << variables)
@@ -114,7 +115,7 @@ class Attempts:
             found = np.empty((count, 3), np.int64)
             self._find(rows, found)
         found = found[:count]
-        return Candidates(found[:, 0], found[:, 1], self.automaton.variables[found[:, 2]])
+        return Candidates(found[:, 0], np.ascontiguousarray(found[:, 1]), found[:, 2])
 
     def _find(self, rows: Rows, found: Lines) -> int:
         a = self.automaton
@@ -123,6 +124,8 @@ class Attempts:
                 rows.codes,
                 rows.times,
                 rows.masks,
+                a.variables,
+                a.unless,
                 a.begins,
                 a.targets,
                 self._settings,
@@ -165,6 +168,7 @@ class Attempts:
             rows.masks,
             answers,
             a.variables,
+            a.unless,
             a.begins,
             a.targets,
             self._settings,

@@ -9,6 +9,11 @@ variable if the variable's condition holds for it. An optional repetition takes 
 way that succeeds is the match that begins at the row. With `within`, rows that are so many ticks after the
 first one do not exist for this match.
 
+*Skipping.* If the pattern `skips`, its variables take the first rows that fit, and others may be in between:
+a variable takes the first row after the one before for which its condition holds. If a row of the variable
+`unless` comes first, or is that row, this way fails. Of the ways that succeed, the match is the one
+that ends first; of those, the preferred one.
+
 *Which matches.* The search begins at the first row of the partition. After a row from which there is no match
 it goes on at the next one, after a match where `skip` says. A match is a row at the time of its last row.
 """
@@ -37,9 +42,10 @@ MOST_STATES: Final = 1000
 
 @dataclass(frozen=True)
 class One:
-    """One row of a variable."""
+    """One row of a variable, in a pattern that skips rows before one of `unless` comes."""
 
     variable: str
+    unless: str | None = None
 
     @property
     def parts(self) -> tuple[Pattern, ...]:
@@ -51,7 +57,7 @@ class One:
         return False
 
     def __str__(self) -> str:
-        return self.variable
+        return self.variable if self.unless is None else f"not {self.unless} {self.variable}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,8 @@ def variables_of(pattern: Pattern) -> Iterator[str]:
     """The variables of a pattern, from left to right; one that is written twice comes twice."""
     if isinstance(pattern, One):
         yield pattern.variable
+        if pattern.unless is not None:
+            yield pattern.unless
     for part in pattern.parts:
         yield from variables_of(part)
 
@@ -244,6 +252,7 @@ class Match(Unary):
     measures: tuple[Term, ...]
     skip: Skip = field(default_factory=Skip)
     within: int | None = None
+    skips: bool = False
 
     @cached_property
     def _schema(self) -> Schema:

@@ -8,7 +8,6 @@ last of them. Aggregates of a repeated step become columns of its run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -22,14 +21,15 @@ from headrace.plan.nodes.core import AggregateCall, Plan, Project
 from headrace.plan.nodes.sequence import Mode, Sequence, Step, StepKind
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.plan.nodes.windows import WindowSpec
-from headrace.schema import DataType
 from headrace.sql.binder.aggregate_names import AGGREGATES, DISTINCT
 from headrace.sql.binder.environment import Environment, one_domain
 from headrace.sql.binder.from_clause import From, Translate, read_item
 from headrace.sql.binder.joins import selected
 from headrace.sql.binder.quality_columns import asked, telling
 from headrace.sql.binder.resolver import Resolver
-from headrace.sql.binder.scope import Item, Named, Scope, SequenceScope, StepNames
+from headrace.sql.binder.scope import Item, Scope, SequenceScope
+from headrace.sql.binder.sequence_patterns import pattern_plan, place_in_pattern
+from headrace.sql.binder.sequence_steps import Condition, Reading
 from headrace.sql.binder.typed import conjunction, conjuncts
 from headrace.sql.binder.windows import specification, ticks
 from headrace.sql.catalog import Relation
@@ -39,39 +39,6 @@ from headrace.sql.place import Code, fail
 
 KINDS: Final = {"": StepKind.ONCE, "NOT": StepKind.MISSING, "+": StepKind.REPEATED}
 ALONE: Final = "move it to a subquery: FROM (SELECT … FROM SEQ(…) …) [RANGE …] AS s, other"
-
-
-@dataclass
-class Reading:
-    """A step while it is being read: its FROM item, its aggregates and keys, and its conditions."""
-
-    item: Item
-    kind: StepKind
-    place: exp.Expr
-    own: list[Expression] = field(default_factory=list)
-    conditions: list[Expression] = field(default_factory=list)
-    folds: dict[str, tuple[AggregateCall, DataType]] = field(default_factory=dict)
-    keys: list[Expression] = field(default_factory=list)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.item.input.plan.schema
-
-    def internal(self, column: str) -> str:
-        """The name of a column inside the sequence."""
-        return f"{self.item.name}.{column}"
-
-    def rows(self) -> tuple[Named, ...]:
-        """The columns of the step's rows."""
-        return tuple(Named(f.name, self.internal(f.name), f.type) for f in self.schema)
-
-    def told(self) -> tuple[Named, ...]:
-        """The aggregates of a repeated step, as columns."""
-        return tuple(Named(name, call.name, of) for name, (call, of) in self.folds.items())
-
-    def names(self, columns: tuple[Named, ...]) -> StepNames:
-        """The step as `SequenceScope` sees it, with these columns."""
-        return StepNames(self.item.name, self.item.of, self.kind, columns)
 
 
 def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> From | None:
@@ -89,7 +56,7 @@ def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> F
     _read_keys(clause, steps)
     where = node.args.get("where")
     _place_conditions(steps, clause, where.this if where else None, node)
-    relation = _plan(clause, steps)
+    relation = _plan(clause, steps, found)
     return From(
         _scope(relation, found, steps, asked(node)), found, relation.ticks_per_second, takes_where=True
     )
@@ -114,7 +81,9 @@ def _read_steps(env: Environment, node: Seq, translate: Translate) -> list[Readi
         if steps:
             one_domain(steps[0].item.input.ticks_per_second, item.input.ticks_per_second, each.this)
         steps.append(Reading(item, KINDS[each.args["kind"]], each.this))
-    _check_kinds(steps, node)
+    clause: SequenceClause = node.meta[Seq.CLAUSE]
+    if clause.pattern is None:
+        _check_kinds(steps, node)
     return steps
 
 
@@ -273,17 +242,11 @@ def _place_conditions(
     for each in conjuncts(Resolver(scope, "WHERE"), where):
         read = each.columns()
         rows, runs = {owner[name] for name in read - folds}, {owner[name] for name in read & folds}
-        _place(steps, clause, Condition(each, rows, runs, where or node))
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A conjunct, and the steps whose rows, or whose aggregates (`runs`), it reads."""
-
-    expression: Expression
-    rows: set[int]
-    runs: set[int]
-    place: exp.Expr
+        condition = Condition(each, rows, runs, where or node)
+        if clause.pattern is None:
+            _place(steps, clause, condition)
+        else:
+            place_in_pattern(steps, clause.pattern, condition)
 
 
 def _place(steps: list[Reading], clause: SequenceClause, condition: Condition) -> None:
@@ -316,10 +279,12 @@ def _place(steps: list[Reading], clause: SequenceClause, condition: Condition) -
 # -------------------------------------------------------------------------------------------------- plan
 
 
-def _plan(clause: SequenceClause, steps: list[Reading]) -> Relation:
-    """The `Sequence` of all steps."""
+def _plan(clause: SequenceClause, steps: list[Reading], place: Seq) -> Relation:
+    """The `Sequence` of all steps, or the `Match` of a pattern of them."""
     per_second = steps[0].item.input.ticks_per_second
     within = None if clause.within is None else ticks(clause.within, per_second)
+    if clause.pattern is not None:
+        return Relation(pattern_plan(steps, clause.pattern, clause.mode, within, place), per_second)
     streams, specs = zip(*(_step(step) for step in steps), strict=True)
     plan = Sequence(streams, specs, Mode(clause.mode.lower()), within, clause.strict)
     return Relation(plan, per_second)

@@ -103,6 +103,28 @@ class SequenceClause:
     keys: tuple[exp.Expr, ...]
     within: Duration | None
     strict: bool
+    pattern: SeqPattern | None = None
+    """How the steps follow each other, if not simply one after the other."""
+
+
+@dataclass(frozen=True)
+class SeqRepeat:
+    """A step by its number, or a part in parentheses, so many times."""
+
+    part: SeqPattern
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True)
+class SeqParts:
+    """Parts that follow each other (`,`), of which one comes (`OR`), or that come in any order (`AND`)."""
+
+    word: str
+    parts: tuple[SeqPattern, ...]
+
+
+SeqPattern = int | SeqRepeat | SeqParts
 
 
 class Seq(exp.Expression):

@@ -184,21 +184,27 @@ def _parse_part(parser: WindowParser, variables: dict[str, Token]) -> Pattern | 
 
 def _parse_quantifier(parser: WindowParser, part: Pattern) -> Pattern:
     """`+`, `*`, `?`, `{n}`, `{n,}`, `{,m}` or `{n,m}`, and `?` after it if fewer are better; or nothing."""
-    token: Any = parser._curr
-    if token.token_type == TokenType.L_BRACE and parser._next.token_type != TokenType.DASH:
-        least, most = _parse_counts(parser)
-    elif token.token_type == TokenType.DQMARK:
-        parser._advance()
+    if parser._match(TokenType.DQMARK):
         return Repeat(part, 0, 1, greedy=False)
-    elif token.text in SHORT and token.token_type != TokenType.STRING:
-        parser._advance()
-        least, most = SHORT[token.text]
-    else:
+    repetition = parse_repetition(parser)
+    if repetition is None:
         return part
+    least, most = repetition
     greedy = not parser._match(TokenType.PLACEHOLDER)
     if parser._curr.text in SHORT and parser._curr.token_type != TokenType.STRING:
         fail(Code.SYNTAX, "two quantifiers in a row", parser._curr, "write a group: (A+)*")
     return part if (least, most) == (1, 1) else Repeat(part, least, most, greedy)
+
+
+def parse_repetition(parser: WindowParser) -> tuple[int, int | None] | None:
+    """`+`, `*`, `?` or `{n,m}`: the least and the most; None if none of these is next."""
+    token: Any = parser._curr
+    if token.token_type == TokenType.L_BRACE and parser._next.token_type != TokenType.DASH:
+        return _parse_counts(parser)
+    if token.text in SHORT and token.token_type != TokenType.STRING:
+        parser._advance()
+        return SHORT[token.text]
+    return None
 
 
 def _parse_counts(parser: WindowParser) -> tuple[int, int | None]:
