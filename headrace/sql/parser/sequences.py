@@ -99,7 +99,7 @@ class _Steps:
         parser = self._parser
         first: Any = parser._curr
         missing = parser._match(TokenType.NOT)
-        item = parser._parse_table()
+        item = parser._parse_table_parts() if parser._next.text in ("*", "?") else parser._parse_table()
         if item is None:
             fail(Code.SYNTAX, "expected a stream", parser._curr or parser._prev, FORM)
         at: Any = parser._curr
