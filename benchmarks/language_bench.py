@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.engine_bench import best, run_engine
+from benchmarks.outer_joins import outer_over_inner
 from benchmarks.report import OUT, Result, measured_before, write
 from benchmarks.unordered import unordered
 from benchmarks.workloads import Workload
@@ -72,6 +73,7 @@ def match_recognize(rows: int) -> list[Result]:
 
 PARTS: Final[dict[str, Callable[[int], list[Result]]]] = {
     "match_recognize": match_recognize,
+    "outer_over_inner": outer_over_inner,
     "unordered": unordered,
 }
 """Each part takes the number of rows."""
