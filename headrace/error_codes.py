@@ -115,6 +115,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-F160": "A Python function of the pipeline file cannot be imported.",
         "HR-F161": "A checkpoint, a recorded run or a command names a Python module, which is not imported.",
         "HR-F162": "A variable of the environment that the pipeline file names is not set.",
+        "HR-F164": "What is known about answers that wait can be read for the embedded runtime only.",
     },
     "Engine": {
         "HR-G001": "A stream or table was declared before with other columns or another kind of time.",

@@ -224,8 +224,21 @@ def explain(
 
 @app.command(rich_help_panel=WATCH)
 @_saying
-def why(pipeline: File = HERE, as_json: Json = False) -> None:
+def why(
+    pipeline: File = HERE,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Show the answers that wait, and what could change them.")
+    ] = False,
+    most: Annotated[int, typer.Option(help="With --answers: how many of each query.", min=1)] = 20,
+    as_json: Json = False,
+) -> None:
     """Show why each query of a pipeline waits: the stream, since when, and what would release it."""
+    if answers:
+        from headrace.cli.answers import waiting
+
+        known = waiting(pipeline, most)
+        print(json.dumps(known.plain(), default=str) if as_json else known)
+        return
     from headrace.runtimes.status_file import read
     from headrace.runtimes.why import Why
 

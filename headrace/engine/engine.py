@@ -35,6 +35,7 @@ from headrace.engine.snapshot import (
 )
 from headrace.engine.streams import Streams
 from headrace.engine.structure import Structure, structure_of
+from headrace.engine.unfinished import Unfinished, copy_of, unfinished
 from headrace.errors import GraphError
 from headrace.flow.batch import Batch
 from headrace.graph.ets_arcs import propagation_named
@@ -348,6 +349,16 @@ class Engine:
         self.streams.enter()
         found = measure(self.graph, self.now)
         return replace(found, orders=self.optimizer.joins(), conditions=self.optimizer.conditions())
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """The answers that wait, with their values so far and the streams that could still change them.
+
+        They are found with a copy of all state; the next snapshot must be a full one (`needs_full_snapshot`).
+        """
+        self.run()
+        copy = copy_of(self)
+        self._changed = True
+        return tuple(unfinished(self, copy))
 
     @property
     def shape(self) -> Shape:

@@ -146,6 +146,10 @@ class Graph:
         self.remove(query)
         self.add(query, plan, since, ordered=ordered, service=service)
 
+    def written(self, query: str) -> tuple[Plan, bool]:
+        """The plan of a query as it was added, and whether its results are ordered."""
+        return self._written[query]
+
     def arrange(self, queries: list[str]) -> None:
         """Put the queries into an order."""
         self.sinks = {query: self.sinks[query] for query in queries}

@@ -667,4 +667,11 @@ ROWS = (
         ("scheduling/test_deadlines.py::test_rows_run_in_the_order_of_their_deadlines", EQUALITY, EXECUTION,
          f"{CLAIM}[deadline]"),
         note="On Spark deadlines order the work within a micro-batch, whose results leave together."),
+    Row(139, BEYOND, "", "What is known while answers wait: values so far, and what could change them",
+        ("engine/unfinished.py:unfinished", "runtimes/why/answers.py:Answers"),
+        ("engine/test_unfinished.py::test_answers_that_wait_are_those_of_the_rows_so_far",
+         "cli/test_answers.py"),
+        spark="no",
+        note="The state of a job is in Spark's state store, which only the job can read; `why` without "
+        "`--answers` says what its queries wait for."),
 )

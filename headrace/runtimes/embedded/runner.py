@@ -270,6 +270,18 @@ class Runner:
             self._check_same(chosen)
         return chosen
 
+    def peek(self) -> Engine | None:
+        """An engine with the state of the newest checkpoint, to look at; None if there is none yet."""
+        if self._store is None or not self._store.path.is_dir():
+            return None
+        self._table_files = table_digests(self.pipeline)
+        checkpoint = self._newest()
+        if checkpoint is None:
+            return None
+        engine = self.build_engine(spills=False)
+        engine.adopt(self._store.snapshots(checkpoint), reset=self._reset)
+        return engine
+
     def preview(self) -> Adopted | None:
         """What the next start would do with the state of each query; None if it would be the first one.
 
