@@ -7,7 +7,7 @@ say, and both positions are in the checkpoint.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -20,23 +20,37 @@ PAST: Final = "history"
 LIVE: Final = "live"
 
 
-class HistoryThenLive:
-    """Reads `history` to its end, and then `live`. `column` has the times, in units per second (None: ticks).
+@dataclass(frozen=True)
+class Cut:
+    """An instant: rows of the past before it count, and live rows from it on.
 
-    Rows without a time are kept, so that they are rejected like any other.
+    `column` has the times, in units per second (None: ticks). Rows without a time are kept, so that they are
+    rejected like any other.
     """
 
-    def __init__(
-        self,
-        history: Source,
-        live: Source,
-        schema: Schema,
-        column: str | None = None,
-        unit: int | None = None,
-        until: int | None = None,
-    ) -> None:
+    column: str
+    unit: int | None
+    until: int
+
+    def of(self, block: Block, part: str) -> Block:
+        """The rows of a part that are on its side of the cut."""
+        if not len(block):
+            return block
+        column = block.data.column(block.data.schema.get_field_index(self.column))
+        ticks, known = ticks_of(column, self.unit)
+        kept = ~known | ((ticks < self.until) if part == PAST else (ticks >= self.until))
+        if kept.all():
+            return block
+        arrival = None if block.arrival is None else block.arrival[kept]
+        return replace(block, data=block.data.filter(pa.array(kept)), arrival=arrival)
+
+
+class HistoryThenLive:
+    """Reads `history` to its end, and then `live`."""
+
+    def __init__(self, history: Source, live: Source, schema: Schema, cut: Cut | None = None) -> None:
         self._parts = {PAST: history, LIVE: live}
-        self._schema, self._column, self._unit, self._until = schema, column, unit, until
+        self._schema, self._cut = schema, cut
         self.part = PAST
 
     @property
@@ -57,19 +71,8 @@ class HistoryThenLive:
             block = self._parts[LIVE].read()
         if block is None:
             return None
-        return replace(self._cut(block), span={"part": self.part, "span": block.span})
-
-    def _cut(self, block: Block) -> Block:
-        """The rows on this side of the cut."""
-        if self._until is None or self._column is None or not len(block):
-            return block
-        column = block.data.column(block.data.schema.get_field_index(self._column))
-        ticks, known = ticks_of(column, self._unit)
-        kept = ~known | ((ticks < self._until) if self.part == PAST else (ticks >= self._until))
-        if kept.all():
-            return block
-        arrival = None if block.arrival is None else block.arrival[kept]
-        return replace(block, data=block.data.filter(pa.array(kept)), arrival=arrival)
+        kept = block if self._cut is None else self._cut.of(block, self.part)
+        return replace(kept, span={"part": self.part, "span": block.span})
 
     def position(self) -> Position:
         return {"part": self.part, **{name: part.position() for name, part in self._parts.items()}}
@@ -98,9 +101,7 @@ class HistoryThenSurveyed(HistoryThenLive):
         return live.read_until() if self.part == LIVE and isinstance(live, Surveyed) else None
 
 
-def history_then_live(
-    history: Source, live: Source, schema: Schema, column: str | None, unit: int | None, until: int | None
-) -> Source:
+def history_then_live(history: Source, live: Source, schema: Schema, cut: Cut | None) -> Source:
     """One source of two."""
     kind = HistoryThenSurveyed if isinstance(live, Surveyed) else HistoryThenLive
-    return kind(history, live, schema, column, unit, until)
+    return kind(history, live, schema, cut)

@@ -57,7 +57,10 @@ class LakeLog(Protocol):
 
 
 class LakeSource:
-    """Rows of a table. With `follow`, rows that are added later, too; `new` reads only those."""
+    """Rows of a table. With `follow`, rows that are added later, too; `new` reads only those.
+
+    `now` is the clock of the run, in ticks: new versions are looked for at most once in `poll` seconds.
+    """
 
     def __init__(
         self,
@@ -68,8 +71,10 @@ class LakeSource:
         new: bool = False,
         block_rows: int = 131_072,
         poll: float = 1.0,
+        now: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._log, self._schema = log, schema
+        self._log, self._schema, self._now = log, schema, now
+        self._read_until: int | None = None
         self.bounded, self.ended = not follow, False
         self._new, self._most, self._poll = new, block_rows, poll
         self._table: str | None = None
@@ -81,6 +86,10 @@ class LakeSource:
         self._rest: pa.RecordBatch | None = None
         self._again: int | None = None
         self._looked = -poll
+
+    def read_until(self) -> int | None:
+        """The instant of the last look that found nothing new."""
+        return self._read_until
 
     def read(self) -> Block | None:
         most, self._again = self._again or self._most, None
@@ -103,13 +112,14 @@ class LakeSource:
         """Start with the newest version; false if there is none yet."""
         if not self._may_look():
             return False
+        begun = self._now()
         self._table = self._log.table()
         newest = self._log.newest()
         if newest is not None:
             self._start(newest, whole=True)
             self._file = len(self._files) if self._new else 0
-        elif self.bounded:
-            self.ended = True
+        else:
+            self._read_until, self.ended = begun, self.bounded
         return newest is not None
 
     def _goes_on(self) -> bool:
@@ -117,8 +127,11 @@ class LakeSource:
         assert self._version is not None
         if not self._may_look():
             return False
+        begun = self._now()
         later = self._log.after(self._version)
-        if later is not None:
+        if later is None:
+            self._read_until = begun
+        else:
             self._start(later, whole=False)
             self._looked = -self._poll
         return later is not None
@@ -176,7 +189,7 @@ class LakeSource:
 
     def seek(self, position: Position, span: Span | None = None) -> None:
         self.close()
-        self.ended, self._again, self._looked = False, span, -self._poll
+        self.ended, self._again, self._looked, self._read_until = False, span, -self._poll, None
         self._table, self._version = position["table"], None
         if self._table is not None and self._table != self._log.table():
             raise changed(self._log, "another table has its name now")

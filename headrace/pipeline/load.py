@@ -33,6 +33,7 @@ from headrace.pipeline.spec import (
     AggregateSpec,
     FileSpec,
     FunctionSpec,
+    HistoryFrom,
     PunctuationsOf,
     PythonFrom,
     PythonTo,
@@ -185,7 +186,8 @@ class Reader:
 
     def _check_spark(self, spec: FileSpec) -> None:
         """`[spark.sources]` has names of streams."""
-        for name in spec.spark.sources.keys() - spec.streams.keys():
+        pasts = {f"{n}.history" for n, each in spec.streams.items() if isinstance(each.source, HistoryFrom)}
+        for name in spec.spark.sources.keys() - spec.streams.keys() - pasts:
             message, hint = f"the stream {name!r} does not exist", f"streams: {', '.join(spec.streams)}"
             raise self._fail("HR-F016", message, ("spark", "sources", name), hint)
 

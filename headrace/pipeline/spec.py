@@ -24,16 +24,24 @@ from headrace.time.durations import seconds, ticks
 from headrace.time.row_promises import PunctuationRows
 from headrace.time.sources import GROUPS, MOST_GROUPS
 
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^@/]+@|\bpassword\s*=\s*(?!\$\{)\S", re.IGNORECASE)
+
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options of a client; a secret must be a reference to the environment."""
-    exposed = next((name for name, value in options.items() if is_exposed(name, value)), None)
+    secret = (name for name, value in options.items() if is_exposed(name, value) or _has_password(value))
+    exposed = next(secret, None)
     if exposed is not None:
         raise ValueError(
             f"{exposed!r} is a secret and must not be written into the file: use a variable of the "
             f'environment, such as {exposed!r} = "${{NAME}}"'
         )
     return options
+
+
+def _has_password(value: object) -> bool:
+    """Whether a text is the address of a server with a password in it."""
+    return isinstance(value, str) and _PASSWORD.search(value) is not None
 
 
 Lines = Literal["json", "csv"]
@@ -98,6 +106,8 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
+TextOptions = Annotated[dict[str, str], AfterValidator(checked_options)]
+Options = Annotated[dict[str, str | int | float | bool], AfterValidator(checked_options)]
 StorageOptions = Annotated[dict[str, str | int | bool], AfterValidator(checked_options)]
 """Options of the file system of a URI; a secret must be a reference to the environment."""
 
@@ -232,8 +242,8 @@ class PythonFrom(Table):
     type: Literal["python"]
     function: str
     """`module:name` of a function that yields rows."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the function."""
+    options: Annotated[dict[str, Any], AfterValidator(checked_options)] = Field(default_factory=dict)
+    """Arguments of the function. A secret is a reference to the environment, `${NAME}`."""
     bounded: bool = False
     """It ends, so that rows can be read by their own times."""
     keep_open: bool = False
@@ -266,8 +276,8 @@ class DeltaFrom(LakeFrom):
     type: Literal["delta"]
     path: str
     """The directory or URI of the table."""
-    storage: dict[str, str] = Field(default_factory=dict)
-    """Options of the object store."""
+    storage: TextOptions = Field(default_factory=dict)
+    """Options of the object store. A secret is a reference to the environment, `${NAME}`."""
 
 
 class IcebergFrom(LakeFrom):
@@ -278,8 +288,8 @@ class IcebergFrom(LakeFrom):
     """`namespace.table`."""
     catalog: str = "default"
     """The name of the catalog."""
-    options: dict[str, str] = Field(default_factory=dict)
-    """Properties of the catalog."""
+    options: TextOptions = Field(default_factory=dict)
+    """Properties of the catalog. A secret is a reference to the environment, `${NAME}`."""
 
 
 def _one_or_more(value: Any) -> Any:
@@ -288,7 +298,6 @@ def _one_or_more(value: Any) -> Any:
 
 
 MessageField = Literal["key", "headers", "topic", "partition", "offset", "timestamp"]
-Options = Annotated[dict[str, str | int | float | bool], AfterValidator(checked_options)]
 
 
 class KafkaFrom(Table):
@@ -351,8 +360,8 @@ class SparkFrom(Table):
     type: Literal["spark"]
     format: str
     """A format of Spark's `readStream`."""
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Options of the format."""
+    options: Options = Field(default_factory=dict)
+    """Options of the format. A secret is a reference to the environment, `${NAME}`."""
     path: str | None = None
     """A path, if the format takes one."""
     keep_open: bool = False
@@ -464,8 +473,8 @@ class PythonTo(Table):
     type: Literal["python"]
     function: str
     """`module:name` of a function that is called with the rows of each commit."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the function."""
+    options: Annotated[dict[str, Any], AfterValidator(checked_options)] = Field(default_factory=dict)
+    """Arguments of the function. A secret is a reference to the environment, `${NAME}`."""
     time: str | None = None
     """A column to add, with the time of each result."""
 
@@ -496,9 +505,6 @@ class TableTo(KeyedTo):
     """The table, or `schema.table`; it is created if it does not exist."""
     operation: str | None = None
     """A column that says whether a row replaces or deletes (`-D`) its key."""
-
-
-_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^@/]+@|\bpassword\s*=\s*(?!\$\{)\S", re.IGNORECASE)
 
 
 def without_password(value: str) -> str:
@@ -543,8 +549,8 @@ class DeltaTo(KeyedTo):
     type: Literal["delta"]
     path: str
     """The directory or URI of the table."""
-    storage: dict[str, str] = Field(default_factory=dict)
-    """Options of the object store."""
+    storage: TextOptions = Field(default_factory=dict)
+    """Options of the object store. A secret is a reference to the environment, `${NAME}`."""
     partition_by: list[str] = Field(default_factory=list)
     """Columns that a new table is partitioned by."""
 
@@ -557,8 +563,8 @@ class IcebergTo(KeyedTo):
     """`namespace.table`."""
     catalog: str = "default"
     """The name of the catalog."""
-    options: dict[str, str] = Field(default_factory=dict)
-    """Properties of the catalog."""
+    options: TextOptions = Field(default_factory=dict)
+    """Properties of the catalog. A secret is a reference to the environment, `${NAME}`."""
 
 
 class KafkaTo(Table):
@@ -602,8 +608,8 @@ class SparkTo(Table):
     type: Literal["spark"]
     format: str
     """A format of Spark that accepts batches."""
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Options of the format."""
+    options: Options = Field(default_factory=dict)
+    """Options of the format. A secret is a reference to the environment, `${NAME}`."""
     path: str | None = None
     """A path, if the format takes one."""
     time: str | None = None

@@ -19,7 +19,7 @@ from headrace.connectors.delta import DeltaLog, DeltaTarget
 from headrace.connectors.files import FilesSource
 from headrace.connectors.finished import FinishedFiles
 from headrace.connectors.formats import SUFFIXES, Format
-from headrace.connectors.history import LIVE, PAST, history_then_live
+from headrace.connectors.history import LIVE, PAST, Cut, history_then_live
 from headrace.connectors.iceberg import IcebergLog, IcebergTarget
 from headrace.connectors.kafka.client import Settings
 from headrace.connectors.kafka.encode import MessageFormat
@@ -86,7 +86,7 @@ class PipelineFactory:
         if chosen is not None:
             return chosen
         streams = self.pipeline.read.values()
-        if any(s.spec.arrival is not None or _makes_instants(s) for s in streams):
+        if any((s.spec.arrival is not None and not goes_live(s)) or _makes_instants(s) for s in streams):
             return "arrival"
         recorded = all(s.external and is_bounded(s) for s in streams)
         return "event" if recorded or self.pipeline.ticks_per_second is None else "system"
@@ -104,7 +104,7 @@ class PipelineFactory:
     def inflow(self, stream: PipelineStream) -> Inflow:
         """The source of a stream, with the times of its rows and the instants at which they arrive."""
         spec = stream.spec
-        arrival = spec.arrival if self.kind == "arrival" else None
+        arrival = spec.arrival if self.kind == "arrival" or goes_live(stream) else None
         schema, unit = stream.schema, None
         if arrival is not None and arrival not in schema.names:
             column = stream.definition.time_column
@@ -240,6 +240,11 @@ def is_bounded(stream: PipelineStream) -> bool:
     if isinstance(source, file.PythonFrom):
         return source.bounded
     return isinstance(source, file.FilesFrom | file.LakeFrom) and not source.follow
+
+
+def goes_live(stream: PipelineStream) -> bool:
+    """True if the stream has a past and then goes on without end: recorded arrivals are those of the past."""
+    return isinstance(stream.spec.source, file.HistoryFrom) and not is_bounded(stream)
 
 
 def format_of(written: str | None, path: str, place: str) -> str:
@@ -381,6 +386,7 @@ def _lake(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> S
         new=spec.start == "new",
         block_rows=spec.block_rows,
         poll=spec.poll,
+        now=opening.clock.now,
     )
 
 
@@ -389,13 +395,13 @@ def lake_of(pipeline: Pipeline, stream: PipelineStream) -> LakeLog:
     spec, place = stream.spec.source, f"streams.{stream.name}.source"
     if isinstance(spec, file.DeltaFrom):
         storage = revealed_options(spec.storage, f"{place}.storage")
-        return DeltaLog(_located(pipeline, spec.path), storage, spec.changes, spec.block_rows, place)
+        return DeltaLog(located(pipeline, spec.path), storage, spec.changes, spec.block_rows, place)
     assert isinstance(spec, file.IcebergFrom)
     options = revealed_options(spec.options, f"{place}.options")
     return IcebergLog(spec.catalog, options, spec.table, spec.changes, place)
 
 
-def _located(pipeline: Pipeline, written: str) -> str:
+def located(pipeline: Pipeline, written: str) -> str:
     """A path of the file system, or a URI as it is."""
     return written if "://" in written else str(pipeline.path(written).absolute())
 
@@ -448,18 +454,25 @@ def kafka_settings(spec: Any, place: str) -> Settings:
 
 def _history(opening: PipelineFactory, stream: PipelineStream, schema: Schema) -> Source:
     """A finite past, and then a live source."""
-    spec: Any = stream.spec.source
-    parts = []
-    for part in (PAST, LIVE):
-        source = stream.spec.model_copy(update={"source": getattr(spec, part)})
-        named = replace(stream.definition, name=f"{stream.name}.{part}")
-        parts.append(opening.source(replace(stream, spec=source, definition=named), schema))
-    until = None
-    if spec.until is not None:
-        written = spec.until.isoformat() if isinstance(spec.until, datetime) else spec.until
-        until = instant(written, opening.pipeline.ticks_per_second)
-    column = stream.definition.time_column
-    return history_then_live(parts[0], parts[1], schema, column, stream.unit, until)
+    past, live = (opening.source(part_of(stream, part), schema) for part in (PAST, LIVE))
+    return history_then_live(past, live, schema, cut_of(opening.pipeline, stream))
+
+
+def part_of(stream: PipelineStream, part: str) -> PipelineStream:
+    """The history of a stream, or its live continuation, as a stream of its own."""
+    source = stream.spec.model_copy(update={"source": getattr(stream.spec.source, part)})
+    return replace(stream, spec=source, definition=replace(stream.definition, name=f"{stream.name}.{part}"))
+
+
+def cut_of(pipeline: Pipeline, stream: PipelineStream) -> Cut | None:
+    """The instant between the history of a stream and its live continuation, if the file says it."""
+    spec, column = stream.spec.source, stream.definition.time_column
+    assert isinstance(spec, file.HistoryFrom)
+    if spec.until is None or column is None:
+        return None
+    written = spec.until.isoformat() if isinstance(spec.until, datetime) else spec.until
+    until = instant(written, pipeline.ticks_per_second)
+    return None if until is None else Cut(column, stream.unit, until)
 
 
 def _spool(opening: PipelineFactory, name: str) -> Spool | None:
@@ -521,7 +534,7 @@ def _table_to(spec: Any, connect_to: str, place: str) -> Target:
 
 def _delta_to(pipeline: Pipeline, spec: Any, place: str) -> Target:
     return DeltaTarget(
-        _located(pipeline, spec.path),
+        located(pipeline, spec.path),
         revealed_options(spec.storage, f"{place}.storage"),
         tuple(spec.key),
         tuple(spec.partition_by),

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
 from headrace.connectors.contract import Surveyed
+from headrace.connectors.history import PAST, HistoryThenLive
 from headrace.control import Entry
 from headrace.runtimes.embedded.inflow import Inflow, Piece
 from headrace.runtimes.embedded.shedding import Shedder
@@ -157,8 +158,14 @@ class SystemFeed(_Flowing):
         return pieces
 
     def _note(self, inflow: Inflow, dry: bool) -> None:
-        """A source that had no rows, or only rows of the future, has been read up to now."""
-        if isinstance(inflow.source, Surveyed):
+        """A source that had no rows, or only rows of the future, has been read up to now.
+
+        One that reads its past has been read up to the newest recorded arrival, if arrivals are recorded.
+        """
+        if isinstance(inflow.source, HistoryThenLive) and inflow.source.part == PAST:
+            if inflow.recorded is not None and not inflow.loaded:
+                self.read[inflow.name] = inflow.recorded - 1
+        elif isinstance(inflow.source, Surveyed):
             until = inflow.source.read_until()
             if until is not None and not inflow.loaded:
                 self.read[inflow.name] = until

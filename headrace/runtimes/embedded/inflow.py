@@ -81,6 +81,11 @@ class Inflow:
         """Whether all rows are taken and no more will come."""
         return not self.loaded and self.source.ended
 
+    @property
+    def recorded(self) -> int | None:
+        """The newest recorded arrival of the rows that were read; None if arrivals are not recorded."""
+        return None if self._arrival is None or self._newest == MIN_TIME else self._newest
+
     def load(self) -> bool:
         """Read one more block; false if there was none."""
         begin = self.source.position()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from time import time
+from typing import Any
 
 from headrace.engine import Engine
 from headrace.engine.declared import Declared
@@ -135,13 +136,16 @@ def _stream(source: SourceMetrics, now: int, bounds: Declared, described: str) -
 
 def source_names(pipeline: Pipeline) -> Mapping[str, str]:
     """What each stream reads, in a few words."""
-    found = {}
-    for name, stream in pipeline.streams.items():
-        source = stream.spec.source
-        place = getattr(source, "path", None)
-        if source.type == "tcp":
-            place = f"{source.host}:{source.port}"
-        if source.type == "kafka":
-            place = ", ".join(source.topics)
-        found[name] = f"{source.type} {place}" if place else str(source.type)
-    return found
+    return {name: _described(stream.spec.source) for name, stream in pipeline.streams.items()}
+
+
+def _described(source: Any) -> str:
+    """What a source reads, in a few words."""
+    if source.type == "history":
+        return f"{_described(source.history)}, then {_described(source.live)}"
+    place = getattr(source, "path", None) or getattr(source, "table", None)
+    if source.type == "tcp":
+        place = f"{source.host}:{source.port}"
+    if source.type == "kafka":
+        place = ", ".join(source.topics)
+    return f"{source.type} {place}" if place else str(source.type)

@@ -26,6 +26,7 @@ from headrace.runtimes.spark.driver.progress import observed
 from headrace.runtimes.spark.driver.reading import takes
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.stream_rows import (
+    MICROS,
     StreamSet,
     clock_ticks,
     drops_rows,
@@ -135,10 +136,7 @@ class Dataflow:
         taken = (
             {}
             if recorded or not self._reached_matters
-            else {
-                name: takes(listed_by(df), reached=name in options.reached)
-                for name, df in self._frames.items()
-            }
+            else {name: self._takes(name, df) for name, df in self._frames.items()}
         )
         world = World(
             self.inputs,
@@ -150,6 +148,7 @@ class Dataflow:
             taken,
             self.before.placed,
             self.movable,
+            {name: self._polled(df) for name, df in self._frames.items()},
         )
         made = topology(self.plans, world, self.outlet)
         packed = self.outlet.packed or self._must_pack(made.levels)
@@ -183,6 +182,16 @@ class Dataflow:
             above = {name for later in made.levels[i + 1 :] for host in later for name in host.queries}
             completed.append(tuple(complete(host, above) for host in level))
         return replace(made, levels=tuple(completed))
+
+    def _takes(self, name: str, df: DataFrame) -> str:
+        """How much of its source a micro-batch reads."""
+        found, usual = task_stream_of(df), takes(listed_by(df), reached=name in self.options.reached)
+        return usual if found is None else found.takes(usual)
+
+    def _polled(self, df: DataFrame) -> int:
+        """For how many ticks the source of a stream may not have looked for new rows."""
+        found = task_stream_of(df)
+        return 0 if found is None else round(found.polled * (self.streams.ticks_per_second or MICROS))
 
     @property
     def _reached_matters(self) -> bool:
@@ -318,8 +327,8 @@ class Dataflow:
         if entering is None:
             return None
         now = self._now(found.listed) if entering.clock else None
-        reached = found.reached(stream, self.streams.ticks_per_second)
-        entering = replace(entering, reached=reached is not None)
+        reached = None if found.past else found.reached(stream, self.streams.ticks_per_second)
+        entering = replace(entering, reached=reached is not None or found.recorded is not None)
         return found.partitioned(entering, Partitioner(to, said), PACKED_DDL, now, reached)
 
     @property

@@ -142,10 +142,10 @@ def load(
 
 
 def _begin(start: str | int) -> dict[str, Any]:
-    """Where the first start begins."""
-    if start in ("earliest", "latest"):
+    """Where the first start begins: `earliest`, `latest`, offsets as JSON, or milliseconds."""
+    if isinstance(start, str):
         return {"startingOffsets": start}
-    return {"startingTimestamp": int(start), "startingOffsetsByTimestampStrategy": "latest"}
+    return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def _arrow(schema: T.StructType | str) -> Schema:

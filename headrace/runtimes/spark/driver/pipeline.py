@@ -167,7 +167,9 @@ class Runner:
         with named_sources(spark):
             frames = Frames(spark, self.pipeline, home)
             job = self._job(frames, log)
-            trigger = {"availableNow": True} if frames.bounded else trigger_of(self.pipeline)
+            past = frames.pasts.unread
+            ends = bool(past) or frames.bounded
+            trigger = {"availableNow": True} if ends else trigger_of(self.pipeline)
             running = job.start(trigger=trigger, reset=self._reset, reload=self._reload)
         if str(job.changes):
             self._say(f"this start {job.changes}")
@@ -181,6 +183,13 @@ class Runner:
         finally:
             running.stop()
         again = log is not None and log.must_start_again and not self._stopping
+        if past and not (again or self._stopping):
+            for name in past:
+                frames.pasts.finish(name)
+            self._say(
+                f"the history of {', '.join(past)} has been read: what comes after it is read from here on"
+            )
+            return True
         if not again:
             write_end(spark, job.checkpoint, STOPPED if self._stopping else FINISHED)
         return again
@@ -211,7 +220,7 @@ class Runner:
             shards=self.pipeline.spec.spark.shards,
             timer=None if frames.bounded or frames.replays else "1 second",
             arrival=ARRIVAL if frames.replays else None,
-            ending=_ending(frames.spark, frames.home) if frames.bounded else None,
+            ending=_ending(frames.spark, frames.home) if frames.bounded and not frames.pasts.unread else None,
         )
         streams = {name: self._declared(name, frames.of(name)) for name in self.pipeline.read}
         job = Job(streams, options, str(checkpoint), self.pipeline.name, controlled=False)

@@ -23,7 +23,15 @@ from headrace.errors import PipelineError
 from headrace.expressions.types import INSTANT
 from headrace.pipeline import Pipeline
 from headrace.pipeline import spec as file
-from headrace.runtimes.embedded.factory import STAGED, format_of, kafka_settings, message_format, target_of
+from headrace.pipeline.secrets import revealed_options
+from headrace.runtimes.embedded.factory import (
+    STAGED,
+    format_of,
+    kafka_settings,
+    located,
+    message_format,
+    target_of,
+)
 from headrace.runtimes.spark.driver.kafka import java_options
 from headrace.runtimes.spark.driver.writing import Files, Sink
 from headrace.runtimes.spark.worker.partitioner import task_number, typed
@@ -76,14 +84,16 @@ class StandardOut:
 
 @dataclass(frozen=True)
 class OfSpark:
-    """Any Spark sink that takes batches; a micro-batch that runs again is written again."""
+    """Any Spark sink that takes batches; only Delta's leaves out a micro-batch that runs again (`ONCE`)."""
 
     format: str
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     path: str | None
+    run: Run
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        rows.write.format(self.format).options(**self.options).mode("append").save(self.path)
+        once = ONCE.get(self.format.lower(), _each_time)(self.run, batch)
+        rows.write.format(self.format).options(**{**once, **self.options}).mode("append").save(self.path)
 
 
 @dataclass(frozen=True)
@@ -201,11 +211,17 @@ def typed_table(rows: pa.Table, schema: Schema) -> pa.Table:
 
 def _to_target(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
     target = target_of(sinks.pipeline, spec, place)
-    run = Run(sinks.home / "outputs" / place.removeprefix("queries."))
     if sinks.fresh:
         target.begin()
+    return Targets(target, schema, _run(sinks, place))
+
+
+def _run(sinks: Sinks, place: str) -> Run:
+    """The sequence of micro-batches of an output; a new one if it was not written before."""
+    run = Run(sinks.home / "outputs" / place.removeprefix("queries."))
+    if sinks.fresh:
         sinks.when_accepted.append(run.begin)
-    return Targets(target, schema, run)
+    return run
 
 
 @dataclass(frozen=True)
@@ -246,16 +262,23 @@ def _to_topic(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
         return _to_target(sinks, spec, schema, place)
     settings, how = kafka_settings(spec, place), message_format(spec)
     how.check(schema, place)
-    run = Run(sinks.home / "outputs" / place.removeprefix("queries."))
-    if sinks.fresh:
-        sinks.when_accepted.append(run.begin)
     options = {"kafka.bootstrap.servers": settings.servers, "topic": spec.topic}
-    return Topic(options | java_options(settings.options, place), schema, how, run)
+    return Topic(options | java_options(settings.options, place), schema, how, _run(sinks, place))
 
 
 def _of_spark(sinks: Sinks, spec: Any, schema: Schema, place: str) -> Sink:
-    path = None if spec.path is None else str(sinks.pipeline.path(spec.path).absolute())
-    return OfSpark(spec.format, dict(spec.options), path)
+    path = None if spec.path is None else located(sinks.pipeline, spec.path)
+    return OfSpark(spec.format, revealed_options(spec.options, f"{place}.options"), path, _run(sinks, place))
+
+
+def _each_time(run: Run, batch: int) -> dict[str, Any]:
+    return {}
+
+
+ONCE: Final[dict[str, Callable[[Run, int], dict[str, Any]]]] = {
+    "delta": lambda run, batch: {"txnAppId": run.name(), "txnVersion": batch},
+}
+"""By format, the options with which a connector of Spark leaves out a micro-batch that it has already."""
 
 
 SINKS: Final[dict[type[Any], Callable[[Sinks, Any, Schema, str], Sink]]] = {

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from headrace.connectors.contract import Code
+from headrace.connectors.history import LIVE, PAST
 from headrace.connectors.pieces import PieceReader, Storage
 from headrace.connectors.remote import is_remote, storage_of
 from headrace.errors import ConnectorError, PipelineError
@@ -24,23 +25,32 @@ from headrace.pipeline.secrets import revealed_options
 from headrace.runtimes.embedded.factory import (
     PipelineFactory,
     any_file,
+    cut_of,
     format_of,
+    goes_live,
     how_of,
     is_bounded,
     kafka_format,
     kafka_settings,
     kafka_start,
+    lake_of,
+    located,
+    part_of,
 )
 from headrace.runtimes.embedded.timing import TOO_EARLY, Timing
 from headrace.runtimes.spark.driver.files import FileStream, listing, parts_in
 from headrace.runtimes.spark.driver.kafka import java_options, load, messages
+from headrace.runtimes.spark.driver.lakes import lake
+from headrace.runtimes.spark.driver.pasts import Pasts
 from headrace.runtimes.spark.driver.reading import limits
-from headrace.runtimes.spark.driver.source_names import reader
+from headrace.runtimes.spark.driver.source_names import OWN, can_have_names, reader
 from headrace.runtimes.spark.driver.stream_rows import TICKS_IN
+from headrace.runtimes.spark.driver.task_streams import TaskStream
 from headrace.runtimes.spark.types import spark_schema, ticks
+from headrace.runtimes.spark.versions import first_with
 from headrace.runtimes.spark.worker.file_rows import FileRows
-from headrace.runtimes.spark.worker.partitioner import BAD
-from headrace.runtimes.spark.worker.task_rows import Arrivals, described, filled
+from headrace.runtimes.spark.worker.partitioner import BAD, REACHED
+from headrace.runtimes.spark.worker.task_rows import Arrivals, CutRows, described, filled
 from headrace.schema import Schema
 from headrace.time.clock import SystemClock
 from headrace.time.timestamp import FARTHEST, MAX_TIME
@@ -65,6 +75,8 @@ def bounded(pipeline: Pipeline) -> bool:
 def _ends(stream: PipelineStream) -> bool:
     """Whether a stream ends."""
     source = stream.spec.source
+    if isinstance(source, file.HistoryFrom):
+        return not source.keep_open and _ends(part_of(stream, LIVE))
     if isinstance(source, file.KafkaFrom):
         return not (source.follow or source.keep_open)
     return is_bounded(stream) or _generated(stream)
@@ -77,6 +89,11 @@ class Frames:
     spark: SparkSession
     pipeline: Pipeline
     home: Path
+
+    @property
+    def pasts(self) -> Pasts:
+        """Which streams still read their history."""
+        return Pasts(self.pipeline, self.home / "history")
 
     @property
     def replays(self) -> bool:
@@ -92,7 +109,8 @@ class Frames:
         """The DataFrame of a stream."""
         stream = self.pipeline.streams[name]
         self._check(stream)
-        return SOURCES.get(type(stream.spec.source), _refused)(self, stream)
+        made = SOURCES.get(type(stream.spec.source), _refused)(self, stream)
+        return made.frame() if isinstance(made, TaskStream) else made
 
     def _check(self, stream: PipelineStream) -> None:
         """Raise HR-F017 for a stream whose clock or arrivals cannot work on Spark."""
@@ -114,6 +132,16 @@ class Frames:
                 place=place,
                 hint="leave latency, skew, transit, idle and guard out, or set arrival to a column",
             )
+
+    def timing(self, stream: PipelineStream) -> dict[str, Any]:
+        """How tasks compute the times of rows, and their arrivals if these are recorded."""
+        column, arrival = stream.definition.time_column, stream.spec.arrival
+        names = tuple(stream.schema.names)
+        return {
+            "timing": None if column is None else Timing(column, stream.unit, names, stream.earliest),
+            "ticks": TICKS_IN,
+            "arrivals": Arrivals(str(arrival), stream.unit, ARRIVAL) if self.replays else None,
+        }
 
     def timed(self, stream: PipelineStream, df: DataFrame) -> DataFrame:
         """The rows with their time in ticks and, if arrivals are recorded, their arrival."""
@@ -151,10 +179,16 @@ class Frames:
     def columns(self, stream: PipelineStream) -> Schema:
         """The columns that the source of a stream must have: those of its rows and the arrival."""
         schema, arrival = stream.schema, stream.spec.arrival
-        if not self.replays or arrival is None or arrival in schema.names:
+        if not (self.replays or goes_live(stream)) or arrival is None or arrival in schema.names:
             return schema
         time = stream.definition.time_column
         return schema.append(pa.field(arrival, schema.field(time).type if time else pa.int64()))
+
+
+def source_name(stream: PipelineStream) -> str:
+    """The name of the source of a stream in a checkpoint; the past of a stream has one of its own."""
+    name, dot, part = stream.name.partition(".")
+    return f"{OWN}{part}_{name}" if dot else name
 
 
 def _generated(stream: PipelineStream) -> bool:
@@ -198,7 +232,7 @@ def _ticks(df: DataFrame, column: str, unit: int | None, name: str) -> Column:
 # --- sources ----------------------------------------------------------------------------------------------
 
 
-def _files(frames: Frames, stream: PipelineStream) -> DataFrame:
+def _files(frames: Frames, stream: PipelineStream) -> TaskStream:
     """Spark lists the files, and the readers of the embedded runtime read them."""
     spec: Any = stream.spec.source
     place, storage = f"streams.{stream.name}.source", Storage()
@@ -211,13 +245,9 @@ def _files(frames: Frames, stream: PipelineStream) -> DataFrame:
         base, found = str(path), _pattern(path)
         name = format_of(spec.format, any_file(path), place)
     how = replace(how_of(spec, name), most=spec.max_block)
-    schema, names = frames.columns(stream), tuple(stream.schema.names)
-    column, arrival = stream.definition.time_column, stream.spec.arrival
-    timing = None if column is None else Timing(column, stream.unit, names, stream.earliest)
-    arrivals = Arrivals(str(arrival), stream.unit, ARRIVAL) if frames.replays else None
-    listed = listing(frames.spark, found, stream.name, frames.options(stream))
-    reader = PieceReader(schema, how, storage, base=base)
-    return FileStream(listed, FileRows(reader), timing, TICKS_IN, arrivals, parts_in(frames.spark)).frame()
+    listed = listing(frames.spark, found, source_name(stream), frames.options(stream))
+    reader = PieceReader(frames.columns(stream), how, storage, base=base)
+    return FileStream(listed, FileRows(reader), parts=parts_in(frames.spark), **frames.timing(stream))
 
 
 def _pattern(path: Path) -> str:
@@ -236,14 +266,15 @@ def _of_spark(frames: Frames, stream: PipelineStream) -> DataFrame:
     """Any streaming source of Spark."""
     spec: Any = stream.spec.source
     source = reader(frames.spark, stream.name).format(spec.format)
-    source = source.options(**{**spec.options, **frames.options(stream)})
+    own = revealed_options(spec.options, f"streams.{stream.name}.source.options")
+    source = source.options(**{**own, **frames.options(stream)})
     if spec.format in WITH_SCHEMA:
         source = source.schema(spark_schema(frames.columns(stream)))
-    loaded = source.load(str(frames.pipeline.path(spec.path).absolute())) if spec.path else source.load()
+    loaded = source.load(located(frames.pipeline, spec.path)) if spec.path else source.load()
     return frames.timed(stream, loaded)
 
 
-def _kafka(frames: Frames, stream: PipelineStream) -> DataFrame:
+def _kafka(frames: Frames, stream: PipelineStream) -> TaskStream:
     """Spark's connector reads the topics, and the decoders of the embedded runtime read the values."""
     spec: Any = stream.spec.source
     place = f"streams.{stream.name}.source"
@@ -254,20 +285,56 @@ def _kafka(frames: Frames, stream: PipelineStream) -> DataFrame:
         settings.servers,
         spec.topics,
         stream.name,
-        kafka_start(spec),
+        frames.pasts.offsets(stream.name) or kafka_start(spec),
         spec.isolation,
         options,
     )
-    schema, names = frames.columns(stream), tuple(stream.schema.names)
-    column, arrival = stream.definition.time_column, stream.spec.arrival
-    how, timing = kafka_format(frames.pipeline, spec), None
-    if column is not None:
-        timing = Timing(column, stream.unit, names, stream.earliest)
-    arrivals = Arrivals(str(arrival), stream.unit, ARRIVAL) if frames.replays else None
-    made = messages(
-        loaded, schema, how, spec.metadata, place, timing=timing, ticks=TICKS_IN, arrivals=arrivals
+    schema, how = frames.columns(stream), kafka_format(frames.pipeline, spec)
+    return messages(loaded, schema, how, spec.metadata, place, **frames.timing(stream))
+
+
+def _lake(frames: Frames, stream: PipelineStream) -> TaskStream:
+    """A table that a data source of ours lists, and that the readers of the embedded runtime read."""
+    spec: Any = stream.spec.source
+    return lake(
+        frames.spark,
+        source_name(stream),
+        lake_of(frames.pipeline, stream),
+        frames.columns(stream),
+        follow=spec.follow or spec.keep_open,
+        new=spec.start == "new",
+        poll=spec.poll,
+        options=frames.options(stream),
+        **frames.timing(stream),
     )
-    return made.frame()
+
+
+def _history(frames: Frames, stream: PipelineStream) -> TaskStream:
+    """The past of a stream until it has been read (`Pasts`); from the next start on what comes after it."""
+    cut = cut_of(frames.pipeline, stream)
+    in_past = frames.pasts.has(stream.name)
+    part = PAST if in_past else LIVE
+    for each in (PAST, LIVE):
+        if type(getattr(stream.spec.source, each)) not in PARTS:
+            _refused(frames, part_of(stream, each))
+    if not can_have_names(frames.spark):
+        raise PipelineError(
+            "HR-F017",
+            "a history and a live source in one stream need names for sources, which Spark "
+            f"{first_with('named_sources')} has",
+            place=f"streams.{stream.name}.source",
+            hint='install a later PySpark, or set runtime = "embedded"',
+        )
+    if in_past:
+        frames.pasts.begin(stream.name)
+    read = part_of(stream, part)
+    named = read if in_past else replace(read, definition=stream.definition)
+    made = PARTS[type(read.spec.source)](frames, named)
+    arrivals = None
+    if in_past and stream.spec.arrival is not None and goes_live(stream):
+        arrivals = Arrivals(stream.spec.arrival, stream.unit, REACHED)
+    reader = made.reader if cut is None else CutRows(made.reader, cut, part)
+    return replace(made, reader=reader, past=in_past, recorded=arrivals)
 
 
 def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
@@ -324,10 +391,17 @@ def _refused(frames: Frames, stream: PipelineStream) -> DataFrame:
     )
 
 
-TAKES_OPTIONS: Final = (file.FilesFrom, file.KafkaFrom, file.SparkFrom)
-SOURCES: Final[dict[type[Any], Callable[[Frames, PipelineStream], DataFrame]]] = {
+TAKES_OPTIONS: Final = (file.FilesFrom, file.KafkaFrom, file.SparkFrom, file.LakeFrom)
+PARTS: Final[dict[type[Any], Callable[[Frames, PipelineStream], TaskStream]]] = {
     file.FilesFrom: _files,
     file.KafkaFrom: _kafka,
+    file.DeltaFrom: _lake,
+    file.IcebergFrom: _lake,
+}
+"""Sources whose rows tasks decode: they can be the past of a stream, and what comes after it."""
+SOURCES: Final[dict[type[Any], Callable[[Frames, PipelineStream], DataFrame | TaskStream]]] = {
+    **PARTS,
+    file.HistoryFrom: _history,
     file.SparkFrom: _of_spark,
     file.PoissonFrom: _made,
     file.NexmarkFrom: _made,

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from headrace.plan.analysis.native import links
 from headrace.plan.nodes.core import Plan, Project, Select, Source, TimeKind
 from headrace.runtimes.embedded.timing import Timing
+from headrace.runtimes.spark.driver.reading import FILES, WITHHELD
 from headrace.runtimes.spark.driver.stream_rows import file_reached
 from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.spark.versions import arrow_schema
@@ -35,17 +36,31 @@ _KEPT: Final = "_headrace_task_stream"
 
 @dataclass(frozen=True)
 class TaskStream:
-    """What is behind a DataFrame: the stream that Spark reads, and how tasks decode it."""
+    """What is behind a DataFrame: the stream that Spark reads, and how tasks decode it.
+
+    `polled`: for so many seconds the source may not have looked for new rows when Spark asks. `past`: it is
+    the history of a stream, about which the clock promises nothing; `recorded` are then the instants at which
+    its rows arrived, in the order in which they are read.
+    """
 
     listed: DataFrame
     reader: RowReader
     timing: Timing | None = None
     ticks: str = ""
     arrivals: Arrivals | None = None
+    polled: float = 0.0
+    past: bool = False
+    recorded: Arrivals | None = None
 
     def inputs(self, now: Column | None = None, reached: Column | None = None) -> DataFrame:
         """What the tasks get."""
         raise NotImplementedError
+
+    def takes(self, usual: str) -> str:
+        """How much of its source a micro-batch reads (`reading`); of a history only `recorded` tells."""
+        if not self.past:
+            return usual
+        return WITHHELD if self.recorded is None else FILES
 
     def reached(self, stream: StreamSpec, per_second: int | None) -> Column | None:
         """When a row reached its source, if a rate limit makes that matter."""
@@ -112,6 +127,7 @@ class TaskStream:
             own = (
                 timing and timing.column,
                 arrivals and arrivals.column,
+                self.recorded and self.recorded.column,
                 stream.sources and stream.sources.name,
             )
             needed = needed | {name for name in own if name}
@@ -126,6 +142,7 @@ class TaskStream:
             arrivals is None and not stream.clockless,
             source_column=column,
             needed=needed,
+            recorded=self.recorded,
         )
 
 

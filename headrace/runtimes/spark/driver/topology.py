@@ -97,7 +97,8 @@ class World:
     `takes` is how much of each stream a micro-batch reads. `witnesses` are streams that no plan reads, but
     whose arrivals may advance the heartbeats of those that are read. `placed` are the hosts of an earlier
     start: queries of the same name stay there. `movable`: the state may later move to another number of
-    partitions, so `slots` may change.
+    partitions, so `slots` may change. `polled`: by stream, for how many ticks its source may not have looked
+    for new rows.
     """
 
     inputs: Inputs
@@ -109,12 +110,20 @@ class World:
     takes: Mapping[str, str] = field(default_factory=dict)
     placed: tuple[Placed, ...] = ()
     movable: bool = False
+    polled: Mapping[str, int] = field(default_factory=dict)
 
     def shard_keys(self, shards: int, taken: Collection[int]) -> tuple[int, ...]:
         """Keys of the shards of a new host."""
         if self.movable:
             return tuple(shard_keys_for_any(shards, taken))
         return tuple(shard_keys_for(shards, self.slots, taken))
+
+    def as_read(self, stream: StreamSpec) -> StreamSpec:
+        """A stream, with what is known about how its source is read."""
+        name = stream.source.name
+        return replace(
+            stream, takes=self.takes.get(name, stream.takes), polled=self.polled.get(name, stream.polled)
+        )
 
     def was_reduced(self, query: str) -> bool | None:
         """Whether a query read partial rows at an earlier start; None if there was none."""
@@ -490,7 +499,7 @@ def _host(group: Group, world: World, below: Mapping[str, HostSpec]) -> HostSpec
     return HostSpec(
         uuid.uuid4().hex,
         plans,
-        tuple(replace(s, takes=world.takes.get(s.source.name, s.takes)) for s in streams),
+        tuple(world.as_read(each) for each in streams),
         inputs,
         group.shard_keys,
         tuple(inlet.name for inlet in inlets),

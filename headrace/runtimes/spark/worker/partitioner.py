@@ -71,7 +71,7 @@ class StreamSpec:
     since only the host knows whether they are late. `takes` is how much of its source a micro-batch reads
     (`headrace.runtimes.spark.driver.reading`). The plan does not read a `witness`: only its times are sent,
     because they may advance the heartbeats of other streams. `sources`: bounds hold for each group of
-    sources, which a column names.
+    sources, which a column names. `polled`: for so many ticks its source may not have looked for new rows.
     """
 
     number: int
@@ -86,6 +86,7 @@ class StreamSpec:
     witness: bool = False
     takes: str = ALL
     sources: SourceColumn | None = None
+    polled: int = 0
 
     @property
     def read(self) -> Source:

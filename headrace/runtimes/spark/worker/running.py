@@ -301,7 +301,7 @@ def _read_until(engine: Engine, spec: HostSpec, packages: list[Package]) -> None
         tasks = [p.reached for p in packages if p.stream == stream.number and p.reached is not None]
         known = _KNOWN[stream.takes](clock, tasks)
         if known is not None:
-            engine.streams.read_until(stream.source.name, min(known, engine.now))
+            engine.streams.read_until(stream.source.name, min(known - stream.polled, engine.now))
 
 
 def _all(clock: int | None, tasks: list[int]) -> int | None:

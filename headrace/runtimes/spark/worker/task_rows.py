@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.arrays import Mask, Times
 from headrace.connectors.contract import Bad, Block
+from headrace.connectors.history import Cut
 from headrace.plan.nodes.core import Plan, Source
 from headrace.runtimes.embedded.timing import Timed, Timing
 from headrace.runtimes.spark.worker.partitioner import BAD, KEEP, NOW, REACHED, TIME, Partitioner
@@ -41,6 +42,26 @@ class RowReader(Protocol):
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[dict[str, int], Block]]:
         """Rows and bad input, each with the columns that all rows of the block share."""
         ...
+
+
+@dataclass(frozen=True)
+class CutRows:
+    """The rows of a part of a stream that are on its side of a cut."""
+
+    reader: RowReader
+    cut: Cut
+    part: str
+
+    @property
+    def schema(self) -> Schema:
+        return self.reader.schema
+
+    def only(self, needed: frozenset[str]) -> CutRows:
+        return CutRows(self.reader.only(needed | {self.cut.column}), self.cut, self.part)
+
+    def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[dict[str, int], Block]]:
+        for shared, block in self.reader.blocks(batches):
+            yield shared, self.cut.of(block, self.part)
 
 
 @dataclass(frozen=True)
@@ -93,7 +114,8 @@ class Entering:
 
     `chain` are the filters and projections before it. With `marks`, rows that a filter drops are marked, and
     carry only their time. `source_column` names the source of a row, if the chain may take its column away.
-    `needed` are the columns that anything reads: others need not be decoded, and are then null.
+    `needed` are the columns that anything reads: others need not be decoded, and are then null. `recorded`
+    has the instants at which rows reached their source, if these are one of their columns.
     """
 
     chain: Plan
@@ -105,6 +127,7 @@ class Entering:
     reached: bool = False
     source_column: str | None = None
     needed: frozenset[str] | None = None
+    recorded: Arrivals | None = None
 
     @property
     def schema(self) -> Schema:
@@ -171,6 +194,8 @@ class TaskPartitioner:
             columns[TIME] = ticks
         if entering.arrivals is not None:
             columns[NOW] = pa.array(_arrived(data, entering.arrivals))
+        if entering.recorded is not None:
+            columns[REACHED] = pa.array(_arrived(data, entering.recorded))
         if entering.source_column is not None:
             columns[SOURCE] = data.column(entering.source_column)
         rows, keep = _widened(data, self._reader.schema), None
