@@ -163,3 +163,45 @@ def test_old_rows_are_not_late_and_the_clock_answers_once_the_past_is_read(tmp_p
 def test_a_past_without_an_end_is_refused(tmp_path: Path, source: str) -> None:
     with pytest.raises(PipelineError):
         parse(FILE.format(source=source, every=1), root=tmp_path)
+
+
+RECORDED = """
+[pipeline]
+name = "recorded"
+runtime = "embedded"
+checkpoint = "state"
+every_rows = 1
+[streams.s]
+source.history = { path = "past.jsonl", block_bytes = 8 }
+source.live = { path = "live", format = "json", follow = true }
+schema = "id BIGINT, at BIGINT, came BIGINT"
+time = { column = "at", unit = "s" }
+arrival = "came"
+bounds = { latency = "5 s" }
+[[queries]]
+name = "counts"
+sql = "SELECT count(*) AS n FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]"
+sink = "counts.jsonl"
+late = "late.jsonl"
+"""
+
+
+def test_recorded_arrivals_answer_while_the_past_is_read_and_the_clock_after_it(tmp_path: Path) -> None:
+    """Rows come up to 5 s after their time, which `came` says; there is no other bound."""
+    write(tmp_path / "past.jsonl", [{"id": t, "at": t - t % 5, "came": t} for t in range(47)])
+    (tmp_path / "live").mkdir()
+    write(tmp_path / "live" / "1.jsonl", [{"id": t, "at": t, "came": None} for t in (48, 61)])
+    (tmp_path / "pipeline.toml").write_text(RECORDED)
+    clock = ManualClock(10_000_000_000)
+    runner = Runner(load(tmp_path / "pipeline.toml"), clock=clock, wait=lambda seconds: None)
+    runner.run(max_steps=38)
+    assert answered(tmp_path) == [10, 10, 10]  # came = 37: no row up to 31 comes any more
+    later = Runner(load(tmp_path / "pipeline.toml"), clock=clock, wait=lambda seconds: None)
+    later.run(on_progress=lambda _: later.stop() if sum(answered(tmp_path)) == 49 else None, every=0)
+    assert [n for n in answered(tmp_path) if n] == [10, 10, 10, 10, 8, 1]
+    assert (tmp_path / "late.jsonl").read_text() == ""
+
+
+def answered(root: Path) -> list[int]:
+    out = root / "counts.jsonl"
+    return [json.loads(line)["n"] for line in out.read_text().splitlines()] if out.exists() else []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from headrace.control import Reload, submit
+from headrace.pipeline import load
 from tests.connectors.test_lakes import Delta, Iceberg
 from tests.spark.test_pipeline import bag, lines, on_both
 
@@ -69,7 +74,7 @@ SEAM = """
 name = "seam"
 checkpoint = "state"
 [streams.s]
-source = {{ history = {{ {past} }}, live = {{ path = "live" }}, until = 1000030 }}
+source = {{ history = {{ {past} }}, live = {{ path = "live" }}, until = 1970-01-12T13:47:10Z }}
 schema = "k BIGINT, at BIGINT"
 time = {{ column = "at", unit = "s" }}
 bounds = {{ disorder = "6 s" }}
@@ -104,3 +109,74 @@ def test_a_past_and_then_a_live_source_are_one_stream(spark: SparkSession, tmp_p
     assert sorted(each["at"] for each in found) == sorted(each["at"] for each in rows)
     assert lines(there / "late.jsonl") == lines(here / "late.jsonl") == []
     assert {path.name for path in (there / "state/spark/history").iterdir()} == {"s.read"}
+
+
+LOOKUP = """
+[pipeline]
+name = "lookup"
+checkpoint = "state"
+[streams.bids]
+source = {{ {delta}, follow = true, poll = "0.1 s" }}
+schema = "item BIGINT, at BIGINT"
+time = {{ column = "at", unit = "tick" }}
+[tables.items]
+type = "sqlite"
+database = "items.db"
+query = "SELECT id, name FROM items"
+schema = "id BIGINT, name STRING"
+reload = true
+[[queries]]
+name = "named"
+sql = "SELECT at, name FROM bids [NOW], items WHERE item = id"
+sink = "named.jsonl"
+"""
+
+
+def test_a_lookup_table_is_reloaded_while_a_table_of_a_lake_is_followed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The reload counts from tick 7 on, whenever the rows before it come."""
+    from headrace.runtimes.spark.driver.pipeline import Runner
+
+    lake = Delta(tmp_path / "lake")
+    (tmp_path / "p.toml").write_text(LOOKUP.format(delta=lake.key("answers")))
+    named(tmp_path, "old")
+    bids(lake, range(4))
+    done = threading.Semaphore(0)
+    runner = Runner(load(tmp_path / "p.toml"), spark)
+    thread = threading.Thread(target=runner.run, kwargs={"on_progress": lambda _: done.release()})
+    thread.start()
+    try:
+        wait_for(done, lambda: len(lines(tmp_path / "named.jsonl")) == 3)
+        named(tmp_path, "new")
+        submit(load(tmp_path / "p.toml"), Reload("items", 7))
+        for _ in range(3):  # a micro-batch that began after the command has read it
+            assert done.acquire(timeout=240)
+        bids(lake, range(4, 8))
+        bids(lake, range(8, 12))
+        wait_for(done, lambda: len(lines(tmp_path / "named.jsonl")) == 11)
+    finally:
+        runner.stop()
+        thread.join(120)
+    found = [json.loads(line) for line in lines(tmp_path / "named.jsonl")]
+    assert [(each["at"], each["name"]) for each in found] == [
+        (at, "old" if at < 7 else "new") for at in range(11)
+    ]
+
+
+def bids(lake: Delta, ticks: range) -> None:
+    lake.append(pa.Table.from_pylist([{"item": 1, "at": at} for at in ticks]))
+
+
+def named(root: Path, name: str) -> None:
+    """The item has a name in the database."""
+    with sqlite3.connect(root / "items.db") as database:
+        database.execute("CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY, name TEXT)")
+        database.execute("INSERT OR REPLACE INTO items VALUES (1, ?)", (name,))
+    database.close()
+
+
+def wait_for(done: threading.Semaphore, holds: Callable[[], bool]) -> None:
+    """Look after each micro-batch."""
+    while not holds():
+        assert done.acquire(timeout=240), "no micro-batch in 240 s"
