@@ -1,4 +1,4 @@
-"""Embedded runs that are killed, and a broker that is down: readers see each committed answer once."""
+"""Runs that are killed, and a broker that is down: readers see each committed answer once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,12 +18,26 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from examples.kafka.broker import Broker
-from tests.kafka.embedded import answers, counted, counting, new_topic, produce, row, rows_in
+from tests.kafka.embedded import (
+    answers,
+    counted,
+    counting,
+    new_topic,
+    pipeline_text,
+    produce,
+    row,
+    rows_in,
+)
+from tests.kafka.guide import rows as written
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # `make soak`
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = int(os.environ.get("HEADRACE_KAFKA_KILLS", "5"))
+SPARK_KILLS = -(-KILLS // 10)
+"""A driver of Spark starts so slowly that it is killed a tenth as often."""
+LAST = 3_600
+"""The time of a last row, which ends all windows."""
 
 
 @pytest.mark.parametrize("to", ["kafka", "delta"])
@@ -80,12 +96,11 @@ def killed(shared: Broker, folder: Path, sink: Sink, kills: int, count: int) -> 
     assert (folder / "late.jsonl").read_text() == ""
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def start(folder: Path, **more: Any) -> subprocess.Popen[bytes]:
     with open(folder / "log", "ab") as log:
         command = [sys.executable, "-m", "headrace.cli", "run", str(folder / "pipeline.toml")]
-        return subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
-        )
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log, **more)
 
 
 def wait_for_commit(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -114,3 +129,62 @@ def test_a_broker_that_is_down_for_half_a_minute_is_waited_for(broker: Broker, t
     broker.start()
     assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
     assert answers(to.rows()) == counted(messages)
+
+
+@pytest.mark.timeout(7200)
+def test_killed_drivers_of_spark_lose_and_repeat_nothing(shared: Broker, tmp_path: Path) -> None:
+    """From Kafka to Delta, in many micro-batches; the whole process group dies, with Java and all workers."""
+    pytest.importorskip("pyspark", reason="the spark extra is not installed")
+    topic, sink = new_topic(shared.address), DeltaSink(tmp_path / "table")
+    messages = [row(i // 20, i % 5, i % 2) for i in range(10_000)]
+    produce(shared.address, topic, [*messages, row(LAST, 0, 0)])
+    text = pipeline_text(
+        shared.address, topic, stream='bounds = { disorder = "1 minute" }', sink=sink.toml, interval='"1 s"'
+    )
+    text = (
+        text.replace('runtime = "embedded"', 'runtime = "spark"')
+        + f"""
+[spark]
+jars = "{shared.jars}/connector/*.jar"
+sources.s = {{ maxOffsetsPerTrigger = 250 }}
+settings = {{ "spark.sql.shuffle.partitions" = 2, "spark.ui.enabled" = false }}
+"""
+    )
+    (tmp_path / "pipeline.toml").write_text(text)
+    rng, expected = random.Random(21), counted(messages)
+    log = tmp_path / "checkpoint/spark/job/commits"
+    for _ in range(SPARK_KILLS):
+        before = batches(log)
+        with session(tmp_path) as process:
+            wait_until(process, tmp_path, lambda before=before: batches(log) > before)
+            time.sleep(rng.uniform(0, 2))  # any moment will do: nothing is asserted about it
+            assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
+    with session(tmp_path) as process:
+        wait_until(process, tmp_path, lambda: len(sink.rows()) >= len(expected))
+    assert answers(sink.rows()) == expected
+    assert written(tmp_path, "late.jsonl") == []
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in a process group of its own, all of which is killed at the end."""
+    process = start(folder, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def batches(log: Path) -> int:
+    """The newest micro-batch that is committed."""
+    return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
+
+
+def wait_until(process: subprocess.Popen[bytes], folder: Path, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 900
+    while not holds():
+        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+        assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
+        time.sleep(0.2)
