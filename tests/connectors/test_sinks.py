@@ -19,6 +19,8 @@ from headrace import disk
 from headrace.connectors.encode import csv_lines, json_lines
 from headrace.connectors.sinks import FileSink, PartsSink
 from headrace.errors import HeadraceError
+from headrace.pipeline import parse
+from headrace.runtimes.embedded.runner import interval_of
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -234,3 +236,30 @@ def test_what_is_appended_begins_a_line_and_has_the_columns_of_the_file(tmp_path
     with pytest.raises(HeadraceError, match="HR-C014"):
         fresh(FileSink, path, format="csv", existing="append")
     assert path.read_text() == '"v","w"\n7,7\n'
+
+
+@pytest.mark.parametrize(
+    ("sink", "seconds"),
+    [
+        ('"out.jsonl"', 0.5),
+        ('{ path = "out", format = "parquet" }', 0.5),
+        ('{ type = "delta", path = "t" }', 10),
+    ],
+)
+def test_answers_in_files_can_be_seen_within_a_second_by_default(sink: str, seconds: float) -> None:
+    text = f"""
+        [pipeline]
+        name = "x"
+        runtime = "embedded"
+        [streams.s]
+        source = "in.jsonl"
+        schema = "k BIGINT, at TIMESTAMP"
+        time = "at"
+        [[queries]]
+        name = "q"
+        sql = "SELECT k FROM s"
+        sink = {sink}
+    """
+    assert interval_of(parse(text)) == seconds
+    kept = text.replace('name = "x"', 'name = "x"\n        interval = "3 s"')
+    assert interval_of(parse(kept)) == 3
