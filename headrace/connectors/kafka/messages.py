@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from headrace.schema import DataType, Schema
 
 Message = Any
 """A message of confluent-kafka."""
+VALUE: Final = methodcaller("value")
 
 
 class Messages(Protocol):
@@ -47,7 +49,7 @@ class Consumed:
         return len(self.messages)
 
     def values(self) -> Sequence[bytes | None]:
-        return [message.value() for message in self.messages]
+        return list(map(VALUE, self.messages))
 
     def lengths(self) -> None:
         return None

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ Offsets = dict[Partition, int]
 ASKED: Final = 5.0
 """Seconds that one question of a survey may take."""
 WAIT: Final = 0.1
+ERROR, TOPIC, PARTITION, OFFSET = map(methodcaller, ("error", "topic", "partition", "offset"))
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class KafkaSource:
         that were heard are paused meanwhile, so that little is held.
         """
         self._held += messages
-        heard = {(m.topic(), m.partition()) for m in messages}
+        heard = _ranges(messages).keys()
         ended = {place for place, end in self._silent.items() if self._seen.get(place, 0) >= end}
         self._silent = {place: end for place, end in self._silent.items() if place not in heard | ended}
         if self._silent:
@@ -121,21 +123,22 @@ class KafkaSource:
 
     def _consume(self, timeout: float) -> list[Message]:
         """The messages that are here now, without events; at most one block."""
-        found = self._consumer.consume(self.block_rows, timeout)
-        messages = [message for message in found if message.error() is None]
-        if len(messages) < len(found):
-            for message in found:
-                self._hear(message)
+        messages: list[Message] = self._consumer.consume(self.block_rows, timeout)
+        errors = list(map(ERROR, messages))
+        if errors.count(None) < len(errors):
+            for message, error in zip(messages, errors, strict=True):
+                if error is not None:
+                    self._hear(message)
+            messages = [m for m, error in zip(messages, errors, strict=True) if error is None]
         if self._ends is not None:
             ends = self._ends
-            messages = [m for m in messages if m.offset() < ends.get((m.topic(), m.partition()), 0)]
+            if any(after > ends.get(place, 0) for place, (_, after) in _ranges(messages).items()):
+                messages = [m for m in messages if m.offset() < ends.get((m.topic(), m.partition()), 0)]
         return messages
 
     def _hear(self, message: Message) -> None:
         """Take note of an event: the end of a partition, or an error."""
         error, codes = message.error(), self._library.KafkaError
-        if error is None:
-            return
         partition = (message.topic(), message.partition())
         if error.code() == codes._PARTITION_EOF:
             # Messages before it in the same batch count first; `_block` takes the maximum.
@@ -160,13 +163,12 @@ class KafkaSource:
 
     def _block(self, messages: list[Message]) -> Block:
         """The rows of messages, merged by timestamp, with the offsets that they cover."""
-        partitions = {(m.topic(), m.partition()): m for m in reversed(messages)}
-        lasts = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
-        span = [[*place, first.offset(), lasts[place]] for place, first in sorted(partitions.items())]
-        if len(partitions) > 1:
+        ranges = _ranges(messages)
+        span = [[*place, first, after] for place, (first, after) in sorted(ranges.items())]
+        if len(ranges) > 1:
             messages = _merged(messages)
-        self._next |= lasts
-        for place, after in lasts.items():
+        for place, (_, after) in ranges.items():
+            self._next[place] = after
             self._seen[place] = max(self._seen.get(place, 0), after)
         return self.rows.block(Consumed(messages), span)
 
@@ -365,6 +367,18 @@ class KafkaSource:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = self._admin = None
+
+
+def _ranges(messages: list[Message]) -> dict[Partition, tuple[int, int]]:
+    """By partition, the offset of its first message, and the one after its last."""
+    partitions, topics = set(map(PARTITION, messages)), set(map(TOPIC, messages))
+    if len(partitions) == len(topics) == 1:
+        return {(topics.pop(), partitions.pop()): (messages[0].offset(), messages[-1].offset() + 1)}
+    places = list(zip(map(TOPIC, messages), map(PARTITION, messages), strict=True))
+    offsets = list(map(OFFSET, messages))
+    firsts = dict(zip(reversed(places), reversed(offsets), strict=True))
+    lasts = dict(zip(places, offsets, strict=True))
+    return {place: (firsts[place], last + 1) for place, last in lasts.items()}
 
 
 def _merged(messages: list[Message]) -> list[Message]:

@@ -203,11 +203,13 @@ def decoded(
     `lengths` are those of the values, if values that are too long were cut.
     """
     bad: list[tuple[int, Bad]] = []
+    if None not in values:
+        whole: Values = values  # type: ignore[assignment]
+        if max(map(len, whole) if lengths is None else lengths, default=0) <= longest:
+            block = decoder.decode(whole)
+            if not block.bad and len(block) == len(values):
+                return Decoded(block.data, None, bad)
     known = [0 if value is None else len(value) for value in values] if lengths is None else lengths
-    if None not in values and max(known, default=0) <= longest:
-        block = decoder.decode(values)  # type: ignore[arg-type]
-        if not block.bad and len(block) == len(values):
-            return Decoded(block.data, None, bad)
     usable: list[tuple[int, bytes]] = []
     for i, value in enumerate(values):
         if value is None:
