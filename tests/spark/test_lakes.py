@@ -21,7 +21,7 @@ from tests.spark.test_pipeline import bag, lines, on_both
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 BOTH = """
 [pipeline]
@@ -147,14 +147,14 @@ def test_a_lookup_table_is_reloaded_while_a_table_of_a_lake_is_followed(
     thread = threading.Thread(target=runner.run, kwargs={"on_progress": lambda _: done.release()})
     thread.start()
     try:
-        wait_for(done, lambda: len(lines(tmp_path / "named.jsonl")) == 3)
+        wait_for(done, lambda: answered(tmp_path) == 3)
         named(tmp_path, "new")
         submit(load(tmp_path / "p.toml"), Reload("items", 7))
         for _ in range(3):  # a micro-batch that began after the command has read it
             assert done.acquire(timeout=240)
         bids(lake, range(4, 8))
         bids(lake, range(8, 12))
-        wait_for(done, lambda: len(lines(tmp_path / "named.jsonl")) == 11)
+        wait_for(done, lambda: answered(tmp_path) == 11)
     finally:
         runner.stop()
         thread.join(120)
@@ -166,6 +166,11 @@ def test_a_lookup_table_is_reloaded_while_a_table_of_a_lake_is_followed(
 
 def bids(lake: Delta, ticks: range) -> None:
     lake.append(pa.Table.from_pylist([{"item": 1, "at": at} for at in ticks]))
+
+
+def answered(root: Path) -> int:
+    out = root / "named.jsonl"
+    return len(lines(out)) if out.exists() else 0
 
 
 def named(root: Path, name: str) -> None:

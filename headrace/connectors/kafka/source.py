@@ -124,12 +124,11 @@ class KafkaSource:
     def _consume(self, timeout: float) -> list[Message]:
         """The messages that are here now, without events; at most one block."""
         messages: list[Message] = self._consumer.consume(self.block_rows, timeout)
-        errors = list(map(ERROR, messages))
-        if errors.count(None) < len(errors):
-            for message, error in zip(messages, errors, strict=True):
-                if error is not None:
+        if any(error is not None for error in map(ERROR, messages)):
+            for message in messages:
+                if message.error() is not None:
                     self._hear(message)
-            messages = [m for m, error in zip(messages, errors, strict=True) if error is None]
+            messages = [message for message in messages if message.error() is None]
         if self._ends is not None:
             ends = self._ends
             if any(after > ends.get(place, 0) for place, (_, after) in _ranges(messages).items()):
