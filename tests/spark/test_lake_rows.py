@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,17 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.cloudpickle import dumps
 from pyspark.cloudpickle import loads as unpickled
 
+from headrace.connectors.contract import Block
+from headrace.connectors.history import LIVE, PAST, Cut
 from headrace.connectors.lakes import LakeSource
 from headrace.errors import ConnectorError
+from headrace.plan.nodes.core import Source, TimeKind
+from headrace.runtimes.embedded.timing import Timing
+from headrace.runtimes.spark.driver.reading import FILES, LIMITED, WITHHELD
+from headrace.runtimes.spark.driver.task_streams import TaskStream
 from headrace.runtimes.spark.worker.lake_rows import MOST_FILES, LakeFiles, LakeOffsets, LakeRows
-from headrace.runtimes.spark.worker.partitioner import NOW
+from headrace.runtimes.spark.worker.partitioner import NOW, REACHED, TIME
+from headrace.runtimes.spark.worker.task_rows import Arrivals, CutRows, Entering, TaskPartitioner
 from tests.connectors.test_lakes import SCHEMA, Delta, Iceberg, Lake, drained, lake, table
 
 __all__ = ["lake"]
@@ -164,3 +171,41 @@ def test_iceberg_files_of_a_version_are_pickled(tmp_path: Path) -> None:
     (file,) = log.whole(log.newest() or 0)
     (batch,) = lake.log().batches(unpickled(dumps(file)))
     assert batch.to_pylist() == [{"k": 1, "v": "a"}]
+
+
+# --- the past of a stream
+
+ROWS = pa.RecordBatch.from_pydict({"k": [1, 2, 3], "at": [10, 25, None], "came": [12, 30, 29]})
+
+
+@dataclass(frozen=True)
+class Given:
+    """A reader that has these rows."""
+
+    schema: pa.Schema = ROWS.schema
+
+    def only(self, needed: frozenset[str]) -> Given:
+        assert needed >= {"at"}
+        return self
+
+    def blocks(self, batches: Any) -> Iterator[tuple[dict[str, int], Block]]:
+        yield {}, Block(ROWS)
+
+
+@pytest.mark.parametrize(("part", "kept"), [(PAST, [1, 3]), (LIVE, [2, 3])])
+def test_each_part_has_the_rows_on_its_side_and_those_without_a_time(part: str, kept: list[int]) -> None:
+    reader = CutRows(Given(), Cut("at", None, 20), part).only(frozenset("k"))
+    ((_, block),) = reader.blocks([])
+    assert block.data.column("k").to_pylist() == kept
+
+
+def test_recorded_arrivals_say_how_far_the_past_was_read() -> None:
+    came = Arrivals("came", None, REACHED)
+    past = TaskStream(None, Given(), past=True)  # type: ignore[arg-type]
+    assert (past.takes(LIMITED), replace(past, recorded=came).takes(LIMITED)) == (WITHHELD, FILES)
+    assert replace(past, past=False).takes(LIMITED) == LIMITED
+    source = Source("s", ROWS.schema, TimeKind.EXTERNAL)
+    entering = Entering(source, Timing("at", None, ("k", "at")), None, reached=True, recorded=came)
+    (batch,) = TaskPartitioner(Given(), entering, lambda batches: batches)(iter([]))  # type: ignore[arg-type]
+    assert batch.column(REACHED).to_pylist() == [12, 30, 29]
+    assert batch.column(TIME).to_pylist() == [10, 25, None]
