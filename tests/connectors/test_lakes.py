@@ -332,6 +332,20 @@ def test_partition_columns_and_columns_of_other_types(tmp_path: Path) -> None:
     assert all("column k" in reason for reason in bad)
 
 
+def test_a_source_was_read_until_it_last_looked(lake: Lake) -> None:
+    """A promise by the clock must not cover rows that came after the last look."""
+    lake.append(table((1, "a")))
+    ticks = iter(range(1, 100))
+    often = LakeSource(lake.log(), SCHEMA, follow=True, poll=0, now=ticks.__next__)
+    assert drained(often) == [(1, "a")]
+    first = often.read_until()
+    assert often.read() is None
+    assert (often.read_until() or 0) > (first or 0) > 0
+    rarely = LakeSource(lake.log(), SCHEMA, follow=True, poll=3600, now=ticks.__next__)
+    assert drained(rarely) == [(1, "a")]
+    assert rarely.read_until() is None
+
+
 def test_a_table_that_is_missing_or_was_replaced(lake: Lake) -> None:
     lake.append(table((1, "a")), "other")
     with pytest.raises(ConnectorError, match="HR-C001"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,9 @@ from headrace.runtimes.embedded.timing import Timing
 from headrace.runtimes.spark.driver.reading import FILES, LIMITED, WITHHELD
 from headrace.runtimes.spark.driver.task_streams import TaskStream
 from headrace.runtimes.spark.worker.lake_rows import MOST_FILES, LakeFiles, LakeOffsets, LakeRows
-from headrace.runtimes.spark.worker.partitioner import NOW, REACHED, TIME
+from headrace.runtimes.spark.worker.packing import TIMER, Package
+from headrace.runtimes.spark.worker.partitioner import NOW, REACHED, TIME, StreamSpec
+from headrace.runtimes.spark.worker.running import _read_until
 from headrace.runtimes.spark.worker.task_rows import Arrivals, CutRows, Entering, TaskPartitioner
 from tests.connectors.test_lakes import SCHEMA, Delta, Iceberg, Lake, drained, lake, table
 
@@ -209,3 +212,14 @@ def test_recorded_arrivals_say_how_far_the_past_was_read() -> None:
     (batch,) = TaskPartitioner(Given(), entering, lambda batches: batches)(iter([]))  # type: ignore[arg-type]
     assert batch.column(REACHED).to_pylist() == [12, 30, 29]
     assert batch.column(TIME).to_pylist() == [10, 25, None]
+
+
+def test_the_clock_promises_nothing_about_the_time_since_a_source_last_looked() -> None:
+    seen: list[tuple[str, int]] = []
+    engine = SimpleNamespace(now=10_000, streams=SimpleNamespace(read_until=lambda *at: seen.append(at)))
+    streams = [
+        StreamSpec(0, Source(name, ROWS.schema), polled=polled) for name, polled in (("a", 0), ("b", 300))
+    ]
+    spec = SimpleNamespace(streams=streams)
+    _read_until(engine, spec, [Package(TIMER, 0, clock=5_000)])  # type: ignore[arg-type]
+    assert seen == [("a", 5_000), ("b", 4_700)]
