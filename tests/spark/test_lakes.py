@@ -21,7 +21,8 @@ from tests.spark.test_pipeline import bag, lines, on_both
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+PATIENCE = 1200
 
 BOTH = """
 [pipeline]
@@ -132,6 +133,7 @@ sink = "named.jsonl"
 """
 
 
+@pytest.mark.slow
 def test_a_lookup_table_is_reloaded_while_a_table_of_a_lake_is_followed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -151,7 +153,7 @@ def test_a_lookup_table_is_reloaded_while_a_table_of_a_lake_is_followed(
         named(tmp_path, "new")
         submit(load(tmp_path / "p.toml"), Reload("items", 7))
         for _ in range(3):  # a micro-batch that began after the command has read it
-            assert done.acquire(timeout=240)
+            assert done.acquire(timeout=PATIENCE)
         bids(lake, range(4, 8))
         bids(lake, range(8, 12))
         wait_for(done, lambda: answered(tmp_path) == 11)
@@ -184,4 +186,4 @@ def named(root: Path, name: str) -> None:
 def wait_for(done: threading.Semaphore, holds: Callable[[], bool]) -> None:
     """Look after each micro-batch."""
     while not holds():
-        assert done.acquire(timeout=240), "no micro-batch in 240 s"
+        assert done.acquire(timeout=PATIENCE), f"no micro-batch in {PATIENCE} s"
