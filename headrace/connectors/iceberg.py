@@ -256,6 +256,8 @@ class IcebergLog:
         """The table, which must have this snapshot."""
         table = self._table(refresh=False)
         if table.snapshot_by_id(version) is None:
+            table = self._table()
+        if table.snapshot_by_id(version) is None:
             raise ConnectorError(
                 "HR-C002",
                 f"snapshot {version} of the table expired",

@@ -23,7 +23,9 @@ class LakeStream(TaskStream):
 
     def inputs(self, now: Column | None = None, reached: Column | None = None) -> DataFrame:
         shared = {NOW: now, REACHED: reached}
-        return self.listed.select("file", *(c.alias(name) for name, c in shared.items() if c is not None))
+        return self.listed.select(
+            "version", "whole", "number", *(c.alias(name) for name, c in shared.items() if c is not None)
+        )
 
     def reached(self, stream: StreamSpec, per_second: int | None) -> Column | None:
         """Tables do not say when a row was committed."""

@@ -1,14 +1,15 @@
 """Tables of a lake on Spark: which files are new, and their rows in Spark's tasks.
 
 Spark keeps the position, and asks a data source in Python, in a process beside the driver, for the next one.
-A task gets the files and reads them with the code of the embedded runtime; no connector of Java is needed.
+A task gets the numbers of files and reads them with the code of the embedded runtime; no connector of Java
+is needed.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from headrace.runtimes.spark.worker.partitioner import NOW, REACHED
 from headrace.schema import Schema
 from headrace.time.clock import seconds
 
-FILES: Final = "file binary"
-"""The columns of the stream of files."""
+PLACES: Final = "version bigint, whole boolean, number int"
+"""The columns of the stream of files: the number of a file among those that a version adds, or has."""
+Place = tuple[int, bool, int]
 MOST_FILES: Final = "maxFilesPerTrigger"
 """The option that limits the files of a micro-batch."""
 NOTHING: Final = -1
@@ -70,7 +72,7 @@ class LakeOffsets:
         at, left = start, most
         while True:
             if at["file"] != ALL:
-                count = len(self._files(at["version"], whole=at["whole"]))
+                count = len(files_of(self.log, at["version"], at["whole"]))
                 if left is not None and count - at["file"] > left:
                     return {**at, "file": at["file"] + left}
                 left = None if left is None else left - (count - at["file"])
@@ -80,19 +82,18 @@ class LakeOffsets:
                 return at
             at = _at(at["table"], later, 0)
 
-    def files(self, start: Offset, end: Offset) -> list[File]:
+    def files(self, start: Offset, end: Offset) -> list[Place]:
         """The files between two positions."""
         self._check(end)
         if end["version"] == NOTHING:
             return []
         if start["version"] == NOTHING:
-            found = [] if self.new else self._files(end["version"], whole=True)
-            return list(found[: _stop(end)])
-        found, at = [], start
+            return [] if self.new else self._places(end["version"], True, 0, _stop(end))
+        found, at = list[Place](), start
         while True:
             if at["file"] != ALL:
-                files = self._files(at["version"], whole=at["whole"])
-                found += files[at["file"] : _stop(end) if at["version"] == end["version"] else None]
+                stop = _stop(end) if at["version"] == end["version"] else None
+                found += self._places(at["version"], at["whole"], at["file"], stop)
             if at["version"] == end["version"]:
                 return found
             later = self.log.after(at["version"])
@@ -100,13 +101,20 @@ class LakeOffsets:
                 raise changed(self.log, f"version {end['version']} of the table, which was read, is gone")
             at = _at(at["table"], later, 0)
 
-    def _files(self, version: int, *, whole: bool) -> Sequence[File]:
-        return self.log.whole(version) if whole else self.log.added(version)
+    def _places(self, version: int, whole: bool, first: int, stop: int | None) -> list[Place]:
+        """The numbers of files of a version."""
+        count = len(files_of(self.log, version, whole))
+        return [(version, whole, number) for number in range(first, count if stop is None else stop)]
 
     def _check(self, known: Offset | None) -> None:
         """An error if another table has the name now."""
         if known is not None and known["table"] not in ("", self.log.table()):
             raise changed(self.log, "another table has its name now")
+
+
+def files_of(log: LakeLog, version: int, whole: bool) -> Sequence[File]:
+    """The files that a version adds, or the `whole` of them."""
+    return log.whole(version) if whole else log.added(version)
 
 
 def _at(table: str, version: int, file: int = ALL, *, whole: bool = False) -> Offset:
@@ -135,7 +143,7 @@ class LakeFiles(DataSource):
         return type("Lake", (cls,), {"name": named, "offsets": offsets, "poll": poll, "parts": parts})
 
     def schema(self) -> str:
-        return FILES
+        return PLACES
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         most = self.options.get(MOST_FILES)
@@ -145,7 +153,7 @@ class LakeFiles(DataSource):
 class _Files(InputPartition):
     """The files that a task reads."""
 
-    def __init__(self, files: list[bytes]) -> None:
+    def __init__(self, files: list[Place]) -> None:
         super().__init__(None)
         self.files = files
 
@@ -170,13 +178,13 @@ class _Reader(DataSourceStreamReader):
         return found
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        files = [pickle.dumps(each) for each in self._offsets.files(start, end)]
+        files = self._offsets.files(start, end)
         each = -(-len(files) // self._parts) or 1
         return [_Files(files[i : i + each]) for i in range(0, len(files), each)]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+    def read(self, partition: InputPartition) -> Iterator[Place]:
         assert isinstance(partition, _Files)
-        yield from ((file,) for file in partition.files)
+        yield from partition.files
 
 
 @dataclass(frozen=True)
@@ -191,8 +199,9 @@ class LakeRows:
         return self
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[dict[str, int], Block]]:
+        files = cache(partial(files_of, self.log))
         for batch in batches:
             for row in batch.to_pylist():
                 shared = {name: row[name] for name in (NOW, REACHED) if name in row}
-                for found in self.log.batches(pickle.loads(row["file"])):
+                for found in self.log.batches(files(row["version"], row["whole"])[row["number"]]):
                     yield shared, fit(found, self.schema)
