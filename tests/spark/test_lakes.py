@@ -91,7 +91,7 @@ sink = "ids.jsonl"
 """
 
 
-@pytest.mark.parametrize("past", ["files", "delta"])
+@pytest.mark.parametrize("past", [pytest.param("files", marks=pytest.mark.slow), "delta"])
 def test_a_past_and_then_a_live_source_are_one_stream(spark: SparkSession, tmp_path: Path, past: str) -> None:
     """Both have rows of the other side; the state of windows around the cut goes on."""
     here = tmp_path / "here"
