@@ -86,6 +86,12 @@ def ran(python: str, version: Number, connect: bool) -> dict[tuple[str, Home], s
         return {(_feature(case), (version, connect)): _result(case) for case in cases}
 
 
+def connectors(python: str) -> bool:
+    """Whether the connectors of Spark for lakes work, where there are any for the version."""
+    command = [python, "-m", "pytest", "-q", "-m", "versions", "tests/spark/test_lake_connectors.py"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
 def _feature(case: ElementTree.Element) -> str:
     return case.attrib["name"].removeprefix("test_")
 
@@ -126,9 +132,10 @@ def main(pythons: list[str]) -> int:
             print(f"== {titled((version, connect))}", flush=True)
             seen |= ran(found[version], version, connect)
     print(table(seen, sorted({home for _, home in seen}, key=HOMES.index)))
-    wrong = {key for key, value in seen.items() if EXPECTED.get(key) != value}
+    wrong: set[object] = {key for key, value in seen.items() if EXPECTED.get(key) != value}
     if not wrong and seen.keys() == EXPECTED.keys():
         _write(seen)
+    wrong |= {version for version, python in found.items() if not connectors(python)}
     return 1 if wrong or not seen else 0
 
 
