@@ -179,7 +179,7 @@ def test_the_data_of_a_pipeline_makes_the_same_pipeline() -> None:
 
 
 REFUSED: dict[str, tuple[str, str, str, str]] = {
-    "an unknown strategy": ("[pipeline]", 'strategy = "dsf"', "HR-S001", "did you mean dfs?"),
+    "an unknown strategy": ("[pipeline]", 'strategy = "dffs"', "HR-S001", "did you mean dfs?"),
     "an unknown level": ("[pipeline]", 'level = "oprator"', "HR-S003", "did you mean operator?"),
     "an unknown propagation": ("[pipeline]", 'propagation = "inband"', "HR-S002", "did you mean in_band?"),
     "a misspelt key": ("[pipeline]", 'levl = "query"', "HR-F003", "did you mean level?"),

@@ -219,7 +219,7 @@ def test_idle_streams_for_all_and_by_stream() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
-    "a strategy": ({"strategy": "dsf"}, "HR-S001", "did you mean dfs?"),
+    "a strategy": ({"strategy": "dffs"}, "HR-S001", "did you mean dfs?"),
     "a level": ({"level": "quer"}, "HR-S003", "did you mean query?"),
     "a propagation": ({"propagation": "dirct"}, "HR-S002", "did you mean direct?"),
     "a policy": ({"idle": "nome"}, "HR-T055", "did you mean none?"),
