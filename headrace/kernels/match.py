@@ -57,7 +57,7 @@ def _remove(slot: int, attempts: Lines, touched: Ids, at: Ids) -> None:
     at[TOUCHED] += 1
 
 
-@nb.njit()
+@kernel()
 def _settle(
     code: int, separate: int, heads: Ids, tails: Ids, attempts: Lines, touched: Ids, made: Lines, at: Ids
 ) -> int:
@@ -102,7 +102,7 @@ def _fits(variable: int, mask: int, tests: int, answers: Mask, asked: int) -> bo
     return (tests >> variable) & 1 == 0 or answers[asked]
 
 
-@nb.njit()
+@kernel()
 def _step(
     line: Ids,
     row: int,
@@ -183,7 +183,7 @@ def _step(
         line[thread + MARK] = scratch[j, MARK]
 
 
-@nb.njit()
+@kernel()
 def _begin(
     row: int, code: int, time: int, slot: int, attempts: Lines, begins: Ids, targets: Ids, settings: Ids
 ) -> None:
@@ -339,7 +339,7 @@ def advance(
     at[ROW] = codes.size
 
 
-@nb.njit()
+@kernel()
 def _drop_failed(code: int, heads: Ids, tails: Ids, attempts: Lines, touched: Ids, at: Ids) -> None:
     """Remove the attempts of a partition that have neither threads nor a match."""
     before, slot = NONE, heads[code]
