@@ -8,7 +8,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS: Final = Path(__file__).parent / "programs"
-RECORDED: Final = ROOT / "benchmarks" / "recorded" / "ten_programs.json"
+RECORDED: Final = Path(__file__).parent / "recorded.json"
 PAGE: Final = ROOT / "docs" / "ten-programs.md"
 TITLES: Final = {
     "minute": "count per minute, from CSV",

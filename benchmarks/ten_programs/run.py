@@ -5,7 +5,7 @@
 Headrace is installed from the wheel of this checkout. The seconds are those of a whole process, from its
 start to the first line with an answer that is right: the first run after the install, so nothing has run
 before but `import`s of pip. A program that ends must have printed all rows; one that goes on, all that can
-be known while its input stays open. Writes `benchmarks/recorded/ten_programs.json` and
+be known while its input stays open. Writes `benchmarks/ten_programs/recorded.json` and
 `docs/ten-programs.md`, if all systems and programs were measured.
 """
 

@@ -63,5 +63,5 @@ def test_every_rule_fires_on_some_random_plan() -> None:
         return not missing
 
     with suppress(NoSuchExample):
-        find(layers(), all_fired, settings=searching(2000))
+        find(layers(), all_fired, settings=searching(8000))
     assert not missing, "never fired"

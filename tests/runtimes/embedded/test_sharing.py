@@ -81,7 +81,7 @@ def test_queries_share_windows_and_aggregates_and_answer_as_each_alone(
     runner = Runner(load(written(tmp_path / "all", list(QUERIES))))
     runner.run()
     found = kinds_of(runner.engine)
-    assert (found["Window"], found["SlidingAggregate"], found["Aggregate"]) == (1, 1, 1)
+    assert (found["Window"], found["UnsortedWindows"], found["Aggregate"]) == (1, 1, 1)
     for name, expected in alone.items():
         assert expected
         assert same(rows(tmp_path / "all", name), expected)
@@ -114,7 +114,7 @@ def test_explain_shows_that_a_node_is_shared(tmp_path: Path) -> None:
     engine = runner.build_engine()
     for name in ("sums", "most"):
         assert "aggregate max(w) AS max, sum(v) AS sum by k from panes" in str(engine.explain(name))
-    assert kinds_of(engine)["SlidingAggregate"] == 1
+    assert kinds_of(engine)["UnsortedWindows"] == 1
 
 
 def test_a_command_finds_each_window_of_a_query_in_the_plan_that_it_shares(tmp_path: Path) -> None:
