@@ -1,9 +1,10 @@
 """Steps the automata of MATCH_RECOGNIZE: one row after the other, each in its partition.
 
 An *attempt* is what is left of all ways to match from one row. It is a line of `attempts`: the fields below,
-then its *threads*, three words each: the state, the newest node of the path and the row to skip to. Threads
-are in order of preference. A *node* of a path is a row that a thread took: its parent, its row and its
-variable. Nodes are never changed, so threads share what they have in common.
+then its *threads*, four words each: the state, the newest node of the path, the row to skip to, and the time
+from which a lapse is counted. Threads are in order of preference. A *node* of a path is a row that a thread
+took: its parent, its row and its variable. Nodes are never changed, so threads share what they have in
+common.
 
 The attempts of a partition are chained in order of their first rows. If the next match begins where the last
 one ends, the result of an attempt counts only once all attempts before it are settled.
@@ -22,20 +23,26 @@ NEXT, CODE, START, TIME, COUNT, FOUND, NODE, WHEN, AFTER, ALIVE, FIELDS = range(
 """Of an attempt: the next one of its partition, its partition, the number and time of its first row, how many
 threads it has, whether it has a match so far, that match's last node, its time and the number of the row at
 which the search goes on after it, and whether the line is in use."""
-STATE, PATH, MARK, WIDTH = range(4)
-"""Of a thread: its state, the last node of its path, and the number of the row that SKIP names."""
+STATE, PATH, MARK, SINCE, WIDTH = range(5)
+"""Of a thread: its state, the last node of its path, the number of the row that SKIP names, and the time from
+which the lapse of a row is counted."""
 ROW, USED, NODES, TOUCHED, MADE, STAMP, PENDING, CURSOR, WIDE, PROGRESS = range(10)
 """Of the counters: the next row, attempts in use, new nodes, changed attempts, new matches, the newest stamp,
 attempts that have a match, answers of tests used, and how many threads an attempt may get to have."""
-WITHIN, AFTER_MATCH, MARKS, MERGES, TESTS, KEPT, FIRST_ROW, FIRST_NODE, OPENING, FAN_OUT, SKIPS, SETTINGS = (
-    range(12)
-)
+WITHIN, AFTER_MATCH, MARKS, MERGES, TESTS, KEPT, FIRST_ROW, FIRST_NODE = range(8)
+OPENING, FAN_OUT, SKIPS, GATE, ALIKE, SETTINGS = range(8, 14)
 """Of the settings: WITHIN, the kind of SKIP, the variables that it names, whether equal states of different
 attempts are merged, the variables with tests, those whose rows are kept, the number of the first row, the id
-of the first new node, the variables that can begin a match, the most states that come after one, and whether
-rows may be in between. Sets of variables are bits."""
+of the first new node, the variables that can begin a match, the most states that come after one, whether
+rows may be in between, the bit that a row needs to begin a match, and whether threads in one state have the
+same future. Sets of variables are bits."""
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
+LAPSE, COUNTS = range(2)
+"""Of `lapses`, by state: how many ticks the row comes after the one from which time is counted, or NONE; and
+whether time is counted from this row on."""
 NONE = -1
+NEVER = -(2**63)
+"""The time from which a lapse is counted before there is a row."""
 
 
 @nb.njit(inline="always")
@@ -102,6 +109,18 @@ def _fits(variable: int, mask: int, tests: int, answers: Mask, asked: int) -> bo
     return (tests >> variable) & 1 == 0 or answers[asked]
 
 
+@nb.njit(inline="always")
+def _opens(mask: int, settings: Ids) -> bool:
+    """Whether a row can begin a match."""
+    return bool(mask & settings[OPENING] != 0 and mask & settings[GATE] == settings[GATE])
+
+
+@nb.njit(inline="always")
+def _lapsed(lapse: int, since: int, time: int) -> bool:
+    """Whether a row comes as long after another as its state says, if it says so."""
+    return lapse == NONE or (since != NEVER and time - since == lapse)
+
+
 @kernel()
 def _step(
     line: Ids,
@@ -113,6 +132,7 @@ def _step(
     answers: Mask,
     variables: Ids,
     unless: Ids,
+    lapses: Lines,
     begins: Ids,
     targets: Ids,
     settings: Ids,
@@ -124,9 +144,9 @@ def _step(
     """A row comes to an attempt: each thread takes it or dies. Threads behind one that accepts are cut off.
 
     If rows may be in between, a thread stays unless the row `opens` the attempt, and one that accepts is the
-    end of all. Without tests, threads in one state have the same future: only the preferred one goes on.
+    end of all. If threads in one state have the same future, only the preferred one goes on.
     """
-    tests, first, skips = settings[TESTS], at[CURSOR], settings[SKIPS]
+    tests, first, skips, alike = settings[TESTS], at[CURSOR], settings[SKIPS], settings[ALIKE]
     at[CURSOR] += (1 + skips) * line[COUNT]
     if shared == 0:
         at[STAMP] += 1
@@ -139,13 +159,18 @@ def _step(
         asked = first + (1 + skips) * j
         if skips == 1 and unless[state] != NONE and _fits(unless[state], mask, tests, answers, asked + 1):
             continue
-        if not _fits(variable, mask, tests, answers, asked):
-            if skips == 1 and opens == 0 and (tests != 0 or seen[state] != stamp):
+        since = line[thread + SINCE]
+        fits = _fits(variable, mask, tests, answers, asked) and _lapsed(lapses[state, LAPSE], since, time)
+        if not fits:
+            late = lapses[state, LAPSE] != NONE and (since == NEVER or time - since > lapses[state, LAPSE])
+            if skips == 1 and opens == 0 and not late and (alike == 0 or seen[state] != stamp):
                 seen[state] = stamp
-                scratch[alive, STATE] = state
+                scratch[alive, STATE], scratch[alive, SINCE] = state, since
                 scratch[alive, PATH], scratch[alive, MARK] = line[thread + PATH], line[thread + MARK]
                 alive += 1
             continue
+        if lapses[state, COUNTS] == 1:
+            since = time
         path, mark = line[thread + PATH], line[thread + MARK]
         if (settings[KEPT] >> variable) & 1 == 1:
             node = at[NODES]
@@ -167,11 +192,12 @@ def _step(
                 if skips == 1:
                     alive = 0
                 break
-            if tests == 0:
+            if alike == 1:
                 if seen[target] == stamp:
                     continue
                 seen[target] = stamp
             scratch[alive, STATE], scratch[alive, PATH], scratch[alive, MARK] = target, path, mark
+            scratch[alive, SINCE] = since
             alive += 1
         if cut == 1:
             break
@@ -181,6 +207,7 @@ def _step(
         line[thread + STATE] = scratch[j, STATE]
         line[thread + PATH] = scratch[j, PATH]
         line[thread + MARK] = scratch[j, MARK]
+        line[thread + SINCE] = scratch[j, SINCE]
 
 
 @kernel()
@@ -196,6 +223,7 @@ def _begin(
     for j in range(targets.size - first):
         thread = FIELDS + WIDTH * j
         line[thread + STATE], line[thread + PATH], line[thread + MARK] = targets[first + j], NONE, NONE
+        line[thread + SINCE] = NEVER
 
 
 _READ = nb.types.Array(nb.int64, 1, "A", readonly=True)
@@ -206,7 +234,7 @@ _LINES = nb.int64[:, ::1]
 
 @kernel(
     nb.void(
-        *(_READ, _READ, _READ, _FLAGS, _ROW, _ROW, _ROW, _ROW, _ROW),
+        *(_READ, _READ, _READ, _FLAGS, _ROW, _ROW, _LINES, _ROW, _ROW, _ROW),
         *(_ROW, _ROW, _LINES, _LINES, _ROW, _LINES, _ROW, _LINES, _ROW),
     )
 )
@@ -217,6 +245,7 @@ def advance(
     answers: Mask,
     variables: Ids,
     unless: Ids,
+    lapses: Lines,
     begins: Ids,
     targets: Ids,
     settings: Ids,
@@ -235,13 +264,13 @@ def advance(
     `masks` are the variables whose conditions hold for a row, `answers` those of the tests (`candidates`).
     """
     separate = 1 if settings[AFTER_MATCH] == TO_NEXT else 0
-    opening, within = settings[OPENING], settings[WITHIN]
+    within = settings[WITHIN]
     beginning = begins[begins.size - 1] - begins[begins.size - 2]
     for row in range(at[ROW], codes.size):
         at[ROW] = row
         code, mask, time = codes[row], masks[row], times[row]
         slot = heads[code]
-        if slot == NONE and mask & opening == 0:
+        if slot == NONE and not _opens(mask, settings):
             continue
         threads, chain, most = beginning, 2, beginning
         while slot != NONE:
@@ -250,7 +279,7 @@ def advance(
             chain += 1
             slot = attempts[slot, NEXT]
         most *= settings[FAN_OUT]
-        if settings[TESTS] == 0:
+        if settings[ALIKE] == 1:
             most = min(most, variables.size)
         if most > scratch.shape[0]:
             at[WIDE] = most
@@ -281,6 +310,7 @@ def advance(
                         answers,
                         variables,
                         unless,
+                        lapses,
                         begins,
                         targets,
                         settings,
@@ -296,7 +326,7 @@ def advance(
         if over == 1:
             _drop_failed(code, heads, tails, attempts, touched, at)
             limit = _settle(code, separate, heads, tails, attempts, touched, made, at)
-        if mask & opening == 0:
+        if not _opens(mask, settings):
             continue
         slot = at[USED]
         _begin(row, code, time, slot, attempts, begins, targets, settings)
@@ -311,6 +341,7 @@ def advance(
             answers,
             variables,
             unless,
+            lapses,
             begins,
             targets,
             settings,
@@ -393,7 +424,7 @@ def candidates(
     first = begins[begins.size - 2]
     for row in range(codes.size):
         slot = heads[codes[row]]
-        if slot == NONE and masks[row] & settings[OPENING] == 0:
+        if slot == NONE and not _opens(masks[row], settings):
             continue
         while slot != NONE:
             line = attempts[slot]
@@ -413,7 +444,7 @@ def candidates(
                         )
                     count += lines
             slot = line[NEXT]
-        if masks[row] & settings[OPENING] == 0:
+        if not _opens(masks[row], settings):
             continue
         for j in range(targets.size - first):
             if count + lines <= found.shape[0]:

@@ -42,6 +42,7 @@ class MatchOperator(Waiting):
         self.eager = not self._by_content
         below = plan.input.schema
         conditions = [variable.condition for variable in plan.variables]
+        conditions += [] if plan.gate is None else [plan.gate]
         self._conditions = [None if c is None else compile_predicate(c, below) for c in conditions]
         self._tests = {
             i: compile_predicate(v.test, plan.seen_by(v))
@@ -79,7 +80,7 @@ class MatchOperator(Waiting):
         return step.matches
 
     def _masks(self, data: pa.RecordBatch) -> Ints:
-        """For each row, the variables whose conditions hold for it, as bits."""
+        """For each row, the variables whose conditions hold for it, and the gate, as bits."""
         always = sum(1 << i for i, condition in enumerate(self._conditions) if condition is None)
         masks = np.full(data.num_rows, always, np.int64)
         for i, condition in enumerate(self._conditions):

@@ -231,6 +231,7 @@ def _match(plan: Match, span: Span) -> str:
         f"({plan.pattern}){', rows between' if plan.skips else ''}, {plan.skip}",
         *([f"partition by {', '.join(plan.keys)}"] if plan.keys else []),
         *([] if plan.within is None else [f"within {span(plan.within)}"]),
+        *([] if plan.gate is None else [f"from rows with {plan.gate}"]),
         *([f"where {', '.join(variables)}"] if variables else []),
         *([f"measures {', '.join(map(str, plan.measures))}"] if plan.measures else []),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.expressions import Expression, evaluator
 from headrace.plan.nodes.match import After, Chain, Either, Match, One, Pattern, Pick, Repeat, Term
@@ -13,8 +13,17 @@ from headrace.schema import Schema
 from headrace.testing.compare import Row, canonical_row
 from headrace.testing.folds import fold, fold_user
 
-Path = tuple[tuple[int, str], ...]
-"""The rows of a match by their places in the partition, each with its variable."""
+
+class Taken(NamedTuple):
+    """A row of a match: its place in the partition, its variable, and whether time is counted from it."""
+
+    place: int
+    name: str
+    counts: bool = True
+
+
+Path = tuple[Taken, ...]
+"""The rows of a match, in order."""
 
 
 def pattern_matches(plan: Match, rows: Sequence[tuple[int, Row]]) -> list[tuple[int, Row]]:
@@ -42,6 +51,7 @@ class Search:
             v.name: (_condition(v.condition, self._below), _condition(v.test, plan.seen_by(v)))
             for v in plan.variables
         }
+        self._gate = _condition(plan.gate, self._below)
         self._end = 0
 
     def run(self) -> Iterator[tuple[int, Row]]:
@@ -53,11 +63,13 @@ class Search:
                 begin += 1
                 continue
             values = canonical_row(self._value(term, path) for term in self._plan.measures)
-            yield self._times[path[-1][0]], values
+            yield self._times[path[-1].place], values
             begin = self._goes_on(begin, path)
 
     def _first(self, begin: int) -> Path | None:
         """The preferred match that begins at a row."""
+        if not self._gate(dict(zip(self._below.names, self._rows[begin], strict=True))):
+            return None
         self._end = len(self._rows)
         if self._plan.within is not None:
             last = self._times[begin] + self._plan.within
@@ -65,14 +77,14 @@ class Search:
         ways = self._ways(self._plan.pattern, begin, ())
         if not self._plan.skips:
             return next(ways, None)
-        return min(ways, key=lambda way: way[-1][0], default=None)
+        return min(ways, key=lambda way: way[-1].place, default=None)
 
     def _goes_on(self, begin: int, path: Path) -> int:
         """Where the search goes on after a match."""
         skip = self._plan.skip
         if skip.after is After.PAST_LAST_ROW:
-            return path[-1][0] + 1
-        places = [place for place, name in path if name == skip.variable]
+            return path[-1].place + 1
+        places = [each.place for each in path if each.name == skip.variable]
         if skip.after is After.TO_NEXT_ROW or not places:
             return begin + 1
         return max(begin + 1, places[0 if skip.after is After.TO_FIRST else -1])
@@ -83,7 +95,7 @@ class Search:
         """The ways to match a pattern from a row on, preferred ones first."""
         if isinstance(pattern, One):
             if (place := self._taken(pattern, at, path)) is not None:
-                yield (*path, (place, pattern.variable))
+                yield (*path, Taken(place, pattern.variable, pattern.counts))
         elif isinstance(pattern, Chain):
             yield from self._chain(pattern.parts, at, path)
         elif isinstance(pattern, Either):
@@ -98,9 +110,16 @@ class Search:
         for place in range(at, last):
             if self._plan.skips and one.unless is not None and self._holds(one.unless, place, path):
                 return None
-            if self._holds(one.variable, place, path):
+            if self._lapsed(one, place, path) and self._holds(one.variable, place, path):
                 return place
         return None
+
+    def _lapsed(self, one: One, place: int, path: Path) -> bool:
+        """Whether a row comes as long after the last one that counts as it has to."""
+        if one.after is None:
+            return True
+        before = [each.place for each in path if each.counts]
+        return bool(before) and self._times[place] - self._times[before[-1]] == one.after
 
     def _chain(self, parts: Sequence[Pattern], at: int, path: Path) -> Iterator[Path]:
         if not parts:
@@ -127,7 +146,7 @@ class Search:
         row = dict(zip(self._below.names, self._rows[at], strict=True))
         if not condition(row):
             return False
-        extended = (*path, (at, name))
+        extended = (*path, Taken(at, name))
         terms = canonical_row(self._value(term, extended) for term in variable.terms)
         return test(row | dict(zip([term.name for term in variable.terms], terms, strict=True)))
 
@@ -135,7 +154,7 @@ class Search:
 
     def _value(self, term: Term, path: Path) -> Any:
         """A value over the rows of some variables."""
-        rows = [self._rows[place] for place, name in path if not term.variables or name in term.variables]
+        rows = [self._rows[each.place] for each in path if not term.variables or each.name in term.variables]
         if isinstance(term, Pick):
             at = len(rows) - 1 - term.offset if term.last else term.offset
             return rows[at][self._below.names.index(term.column)] if 0 <= at < len(rows) else None
@@ -148,7 +167,7 @@ class Search:
 
 def _after(path: Path, begin: int) -> int:
     """The row after the last one of a path."""
-    return path[-1][0] + 1 if path else begin
+    return path[-1].place + 1 if path else begin
 
 
 def _condition(condition: Expression | None, below: Schema) -> Callable[[dict[str, Any]], bool]:

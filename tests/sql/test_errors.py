@@ -58,7 +58,7 @@ CASES = [
     ("SELECT LAG(item, 1, 'x') OVER () FROM bids", Code.TYPES, "'x'", "default"),
     ("SELECT LAG() OVER () FROM bids", Code.ARGUMENTS, "LAG", "LAG(x, 1"),
     ("SELECT LAG(item) OVER (ROWS 3 PRECEDING) FROM bids", Code.NOT_CQL, None, "aggregates"),
-    ("SELECT LEAD(item) OVER (ORDER BY item) FROM bids", Code.OVER, "LEAD(item) OVER (ORDER BY item)", ""),
+    ("SELECT LEAD(item) OVER (ORDER BY item) FROM bids", Code.OVER, "item", "remove ORDER BY"),
     ("SELECT 1", Code.NOT_CQL, "1", "FROM"),
     ("SELECT sum(price) OVER (ORDER BY item) FROM bids", Code.OVER, "item", "remove ORDER BY"),
     ("SELECT sum(price) OVER () FROM bids", Code.OVER, "sum(price) OVER ()", "ROWS BETWEEN"),

@@ -118,6 +118,32 @@ def test_order_by_names_the_time_column_through_views() -> None:
     assert over.frame.preceding == 3600 * 1_000_000
 
 
+@given(ROWS, st.integers(1, 3))
+def test_a_later_row_answers_the_rows_before_it(rows: Rows, n: int) -> None:
+    text = f"""
+        SELECT k, x, lead(x) OVER w AS a, lead(x + 1, {n}) OVER w AS b,
+               lag(x) OVER w AS c, count(*) OVER w AS d
+        FROM   s WINDOW w AS (PARTITION BY k ORDER BY ts)"""
+    expected = []
+    for i, (later, k, _) in enumerate(rows):
+        own = [(t, x) for t, j, x in rows[: i + 1] if j == k]
+        if len(own) > n:
+            (t, x), past = own[-n - 1], own[: -n - 1]
+            ahead = [y for _, y in own[-n:]]
+            counted = sum(j == k and u <= t for u, j, _ in rows)
+            last = None if ahead[n - 1] is None else ahead[n - 1] + 1
+            expected.append((later, k, x, ahead[0], last, past[-1][1] if past else None, counted))
+    assert asked(text, rows) == expected
+
+
+def test_what_comes_after_lead_has_no_time_column() -> None:
+    catalog = Catalog()
+    declare("CREATE STREAM s (k BIGINT, v DOUBLE, ts TIMESTAMP) TIME ts", catalog)
+    declare("CREATE VIEW w AS SELECT v, ts, LEAD(v) OVER (ORDER BY ts) AS next FROM s", catalog)
+    with pytest.raises(SqlError, match="only order by the time column"):
+        query("SELECT sum(v) OVER (ORDER BY ts) AS a FROM w", catalog)
+
+
 TIMED = "OVER (ORDER BY ts)"
 NAMED = "FROM s WINDOW w AS (PARTITION BY k ORDER BY ts)"
 
@@ -125,7 +151,9 @@ NAMED = "FROM s WINDOW w AS (PARTITION BY k ORDER BY ts)"
 @pytest.mark.parametrize(
     ("text", "said"),
     {
-        f"lead(x) {TIMED} FROM s": "may never come",
+        f"lead(x, 1, 0) {TIMED} FROM s": "takes no default",
+        "lead(x, 0) OVER (ORDER BY ts) FROM s": "offset of LEAD",
+        f"lead(x) {TIMED}, lead(x) OVER (PARTITION BY k ORDER BY ts) FROM s": "different PARTITION BY",
         f"ntile(4) {TIMED} FROM s": "needs the whole partition",
         f"dense_rank() {TIMED} FROM s": "keep every instant",
         "sum(x) OVER (PARTITION BY k) FROM s": "without ORDER BY",

@@ -1,10 +1,7 @@
-"""SEQ in the modes EVERY and DISJOINT: what patterns of steps mean, also as Siddhi's own tests say."""
+"""SEQ in the modes EVERY and DISJOINT: what patterns of steps mean; `test_siddhi` has Siddhi's own tests."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,9 +15,9 @@ from headrace.sql.place import Code
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 
-SCHEMA = pa.schema([("symbol", pa.string()), ("price", pa.float32()), ("volume", pa.int32())])
-STREAMS = ("Stream1", "Stream2", "Stream3", "EventStream")
-CATALOG = Catalog([StreamDef(name, SCHEMA, ticks_per_second=1000) for name in STREAMS])
+SCHEMA = pa.schema([("symbol", pa.string()), ("price", pa.float32()), ("ts", pa.int64())])
+STREAMS = ("Stream1", "Stream2", "Stream3")
+CATALOG = Catalog([StreamDef(name, SCHEMA, time_column="ts", ticks_per_second=1000) for name in STREAMS])
 Events = list[tuple[str, int, list[Any]]]
 
 
@@ -45,7 +42,7 @@ def asked(text: str, events: Events) -> list[tuple[Any, ...]]:
 def letters(text: str) -> Events:
     """One row a tick: a, b and c are rows of the three streams; the prices are the times."""
     names = dict(zip("abc", STREAMS, strict=False))
-    return [(names[letter], i, [letter, float(i), 1]) for i, letter in enumerate(text) if letter in names]
+    return [(names[letter], i, [letter, float(i), i]) for i, letter in enumerate(text) if letter in names]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +57,20 @@ def letters(text: str) -> Events:
         ("Stream1 AS a, Stream3? AS c, Stream2 AS b", "aabacb", [2, 5]),
         ("Stream1 AS a, NOT Stream3 AS n, Stream2{2} AS b", "abcb", [3]),
         ("(Stream1 AS a OR Stream2 AS b), Stream3 AS c", "acbc", [1, 3]),
+        ("Stream1 AS a, NOT Stream2 AS n AND Stream3 AS c", "abcac", [4]),
+        # absent for a time: at the end, in the middle, at the beginning
+        ("Stream1 AS a, NOT Stream2 AS n FOR 3 TICKS", "axxxabxxaxxb", [3, 11]),
+        ("Stream1 AS a, NOT Stream1 AS n FOR 3 TICKS", "axaxxax", [5, 8]),
+        ("Stream1 AS a, NOT Stream2 AS n FOR 2 TICKS, Stream3 AS c", "acxcabxcaxbc", [3, 11]),
+        ("NOT Stream2 AS n FOR 3 TICKS, Stream1 AS a", "axbxxaba", [0, 5]),
+        ("NOT Stream1 AS n FOR 3 TICKS, Stream1 AS a", "aaxxaxa", [0, 4]),
+        ("NOT Stream2 AS n FOR 2 TICKS, Stream1{2} AS a", "baxaa", [4]),
+        ("Stream1{2} AS a, NOT Stream2 AS n FOR 2 TICKS", "axaxxaab", [4]),
+        # or and and
+        ("Stream1 AS a, (NOT Stream2 AS n FOR 3 TICKS OR Stream3 AS c)", "axcxabcaxxxab", [2, 6, 10]),
+        ("Stream1 AS a, NOT Stream2 AS n FOR 3 TICKS AND Stream3 AS c", "acxxaxxxxcabcxxacbx", [3, 9]),
+        ("Stream1 AS a, (NOT Stream2 AS n FOR 2 TICKS, Stream3 AS c){2}", "axxcxxxc", [7]),
+        ("(Stream1 AS a OR Stream2 AS b), NOT Stream3 AS n FOR 2 TICKS", "axxbcbxx", [2, 7]),
     ],
 )
 def test_patterns_of_steps(pattern: str, rows: str, found: list[int]) -> None:
@@ -76,8 +87,32 @@ def test_patterns_of_steps(pattern: str, rows: str, found: list[int]) -> None:
 
 WRONG: Final = {
     "a mode": ("SEQ(Stream1{2} AS a, Stream2 AS b) RECENT", "RECENT takes only", "EVERY"),
-    "not at the end": ("SEQ(Stream1 AS a, NOT Stream2 AS b) EVERY", "followed by", "NOT c, b"),
-    "not at the start": ("SEQ(NOT Stream1 AS a, Stream2 AS b) EVERY", "be the first", "NOT c, b"),
+    "not at the end": ("SEQ(Stream1 AS a, NOT Stream2 AS b) EVERY", "followed by", "NOT c FOR"),
+    "not at the start": ("SEQ(NOT Stream1 AS a, Stream2 AS b) EVERY", "must last", "FOR 10 SECONDS"),
+    "not in or": ("SEQ(Stream1 AS a, (NOT Stream2 AS b OR Stream3 AS c)) EVERY", "followed by", "NOT c FOR"),
+    "only not": ("SEQ(NOT Stream2 AS b FOR 1 SECOND) EVERY", "without NOT", "SEQ(NOT c FOR"),
+    "or at the start": (
+        "SEQ((NOT Stream2 AS b FOR 1 SECOND OR Stream1 AS a), Stream3 AS c) EVERY",
+        "cannot begin",
+        "begin with a step",
+    ),
+    "not after optional": (
+        "SEQ(Stream1? AS a, NOT Stream2 AS b FOR 1 SECOND) EVERY",
+        "cannot begin",
+        "begin with a step",
+    ),
+    "not twice": (
+        "SEQ(Stream1 AS a, NOT Stream2 AS b FOR 1 SECOND, NOT Stream3 AS c FOR 1 SECOND) EVERY",
+        "two NOT",
+        "UNION",
+    ),
+    "within": ("SEQ(Stream1 AS a, NOT Stream2 AS b FOR 1 SECOND) EVERY WITHIN 1 SECOND", "WITHIN", "longer"),
+    "recent": ("SEQ(Stream1 AS a, NOT Stream2 AS b FOR 1 SECOND) RECENT", "RECENT takes only", "EVERY"),
+    "group in and": (
+        "SEQ(Stream1 AS a, NOT Stream2 AS b FOR 1 SECOND AND (Stream3 AS c, Stream1 AS d)) EVERY",
+        "single steps",
+        "NOT c FOR 10 SECONDS AND b",
+    ),
     "two nots": ("SEQ(Stream1 AS a, NOT Stream2 AS n, NOT Stream3 AS m, Stream1 AS b) EVERY", "two", "UNION"),
     "not before none": ("SEQ(Stream1 AS a, NOT Stream2 AS n, Stream3* AS b) EVERY", "not optional", "+"),
     "nothing": ("SEQ(Stream1* AS a) EVERY", "without any row", "a+"),
@@ -102,11 +137,11 @@ def test_what_is_not_supported_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", ["a.price > b.price", "last(c.price) > a.price AND c.volume > b.volume", "n.price > c.price"]
+    "condition", ["a.price > b.price", "last(c.price) > a.price AND c.ts > b.ts", "n.price > c.price"]
 )
 def test_conditions_that_no_step_can_test_are_refused(condition: str) -> None:
     steps = "Stream1 AS a OR Stream2 AS b, NOT Stream3 AS n, Stream3 AS c"
-    if "c.volume" in condition:
+    if "c.ts" in condition:
         steps = "Stream1+ AS a, Stream2 AS b, Stream3 AS c"
         condition = "a.price > c.price"
     with pytest.raises(SqlError) as caught:
@@ -114,52 +149,22 @@ def test_conditions_that_no_step_can_test_are_refused(condition: str) -> None:
     assert caught.value.code == Code.SEQUENCE_CONDITION
 
 
-COUNTED: Final = "first(e1.price), count(e1.*), e2.price FROM SEQ(Stream1{n} AS e1, Stream2 AS e2) DISJOINT"
-ABOVE: Final = "WHERE e1.price > 20 AND e2.price > 20"
-THREE: Final = (
-    "SELECT e1.symbol, {} FROM SEQ(EventStream AS e1, EventStream{{0,5}} AS e2, EventStream AS e3) DISJOINT "
-    "WHERE e1.price >= 50 AND e1.volume > 100 AND e2.price <= 40 AND e3.volume <= 70"
-)
-SIDDHI: Final[dict[str, tuple[str, list[tuple[Any, ...]]]]] = {
-    "testQuery1": (f"SELECT {COUNTED} {ABOVE}".replace("n}", "2,5}"), [(25.6, 3, 45.7)]),
-    "testQuery2": (f"SELECT {COUNTED} {ABOVE}".replace("n}", "2,5}"), [(25.6, 2, 45.7)]),
-    "testQuery3": (f"SELECT {COUNTED} {ABOVE}".replace("n}", "2,5}"), [(25.6, 2, 55.7)]),
-    "testQuery4": (f"SELECT {COUNTED} {ABOVE}".replace("n}", "2,5}"), []),
-    "testQuery5": (f"SELECT {COUNTED} {ABOVE}".replace("n}", "2,5}"), [(25.6, 5, 45.7)]),
-    "testQuery7": (
-        f"SELECT {COUNTED} {ABOVE}".replace("n}", "0,5}").replace("first(e1.price)", "last(e1.price)"),
-        [(None, 0, 45.7)],
-    ),
-    "testQuery8": (
-        f"SELECT {COUNTED} WHERE e1.price > 20 AND e2.price > first(e1.price)".replace("n}", "0,5}"),
-        [(25.6, 1, 45.7)],
-    ),
-    "testQuery9": (THREE.format("first(e2.symbol), e3.symbol"), [("IBM", "GOOG", "WSO2")]),
-    "testQuery10": (THREE.format("first(e2.symbol), e3.symbol"), [("IBM", None, "GOOG")]),
-    "testQuery11": (THREE.format("last(e2.symbol), e3.symbol"), [("IBM", None, "GOOG")]),
-    "testQuery12": (THREE.format("last(e2.symbol), e3.symbol"), [("IBM", "FB", "WSO2")]),
-    "testQuery13": (
-        "SELECT e1.volume, first(e2.volume), last(e2.volume) "
-        "FROM SEQ(EventStream AS e1, EventStream{4,6} AS e2) EVERY PARTITION BY symbol",
-        [(100, 200, 500), (200, 300, 600), (300, 400, 700), (400, 500, 800), (500, 600, 900)],
-    ),
-}
-"""Programs of Siddhi's CountPatternTestCase, and its answers in the columns that are asked for here."""
+def test_a_row_is_chosen_from_the_first_or_last_one_of_a_step_on() -> None:
+    text = """
+        SELECT first(a.price, 1) AS second, last(a.price, 2) AS third_last, first(a.price, 3) AS fourth
+        FROM   SEQ(Stream1+ AS a, Stream2 AS b) DISJOINT WHERE b.price > first(a.price, 1) + 2"""
+    assert asked(text, letters("aaaxb")) == [(1.0, 0.0, None)]
 
 
-@pytest.mark.parametrize("name", SIDDHI)
-def test_counts_are_as_in_siddhi(shared_data: Callable[[str], Path], name: str) -> None:
-    cases = json.loads((shared_data("siddhi") / "CountPatternTestCase.json").read_text())
-    (case,) = (each for each in cases if each["test"] == name)
-    clock, events = 0, list[tuple[str, int, list[Any]]]()
-    for action in case["actions"]:
-        if "sleep_ms" in action:
-            clock += action["sleep_ms"]
-        else:
-            clock += 1
-            events.append((action["stream"], clock, action["data"]))
-    text, expected = SIDDHI[name]
-    assert len(expected) == len(case["expected_rows_in_order_of_assertion"])
-    found = asked(text, events)
-    rounded = [tuple(round(v, 3) if isinstance(v, float) else v for v in row) for row in found]
-    assert rounded == expected
+def test_absence_needs_the_time_of_the_step_before() -> None:
+    catalog = Catalog([StreamDef(name, SCHEMA, ticks_per_second=1000) for name in STREAMS])
+    with pytest.raises(SqlError) as caught:
+        query("SELECT 1 AS one FROM SEQ(Stream1 AS a, NOT Stream2 AS b FOR 1 SECOND) EVERY", catalog)
+    assert "TIME column" in caught.value.message
+
+
+def test_absence_is_compared_with_the_steps_before_it() -> None:
+    text = """
+        SELECT a.ts AS began FROM SEQ(Stream1 AS a, NOT Stream2 AS n FOR 5 TICKS) EVERY
+        WHERE  n.price > a.price + 3"""
+    assert asked(text, letters("aabxb")) == [(1,)]

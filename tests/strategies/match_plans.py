@@ -41,6 +41,7 @@ def match_of(draw: st.DrawFn, stream: Plan, simple: bool = False, tests: bool = 
     if pattern.may_be_empty:
         pattern = Chain((One("A"), pattern))
     pattern = _guarded(draw, pattern) if draw(st.booleans()) else pattern
+    pattern = _lapsing(draw, pattern) if draw(st.sampled_from([False, False, True])) else pattern
     names = sorted(set(variables_of(pattern)))
     prefix = _free(stream)
     tested = tests and draw(st.sampled_from([False, False, True]))
@@ -51,7 +52,8 @@ def match_of(draw: st.DrawFn, stream: Plan, simple: bool = False, tests: bool = 
     skip = _skip(draw, names)
     within = draw(st.none() | st.integers(1, 9))
     skips = draw(st.booleans())
-    return Match(stream, tuple(partition), pattern, variables, tuple(measures), skip, within, skips)
+    gate = draw(predicates(below)) if draw(st.sampled_from([False, False, False, True])) else None
+    return Match(stream, tuple(partition), pattern, variables, tuple(measures), skip, within, skips, gate)
 
 
 def _free(stream: Plan) -> str:
@@ -97,6 +99,16 @@ def _guarded(draw: st.DrawFn, pattern: Pattern) -> Pattern:
     if isinstance(pattern, Repeat):
         return Repeat(_guarded(draw, pattern.part), pattern.least, pattern.most, pattern.greedy)
     return type(pattern)(tuple(_guarded(draw, part) for part in pattern.parts))
+
+
+def _lapsing(draw: st.DrawFn, pattern: Pattern) -> Pattern:
+    """The pattern with rows that come so many ticks after another, or from which time is not counted."""
+    if isinstance(pattern, One):
+        lapse = draw(st.sampled_from([None, None, 1, 2, 5]))
+        return One(pattern.variable, pattern.unless, lapse, draw(st.sampled_from([True, True, False])))
+    if isinstance(pattern, Repeat):
+        return Repeat(_lapsing(draw, pattern.part), pattern.least, pattern.most, pattern.greedy)
+    return type(pattern)(tuple(_lapsing(draw, part) for part in pattern.parts))
 
 
 def _variable(

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from headrace.arrays import Ids, Ints
+from headrace.arrays import Ids, Ints, Lines
 from headrace.plan.nodes.match import Either, Match, One, Pattern, Repeat
 
 ACCEPT: Final = -1
@@ -18,12 +18,14 @@ NONE: Final = -1
 class Automaton:
     """State q waits for a row of variable `variables[q]`, before one of `unless[q]`, if that is not NONE.
 
+    `lapses[q]` are the ticks that pass before that row, or NONE, and whether time is counted from it on.
     `targets[begins[q] : begins[q + 1]]` are the states after it, preferred ones first; ACCEPT ends the list.
     The last list, at `begins[size]`, has the states at the beginning.
     """
 
     variables: Ids
     unless: Ids
+    lapses: Lines
     begins: Ids
     targets: Ids
 
@@ -51,7 +53,10 @@ def automaton(plan: Match) -> Automaton:
     begins = np.cumsum([0, *map(len, lists)])
     targets: Ints = np.array([target for each in lists for target in each], np.int64)
     variables, unless = (np.array([row[i] for row in graph.rows], np.int64) for i in range(2))
-    return Automaton(variables, unless, begins, targets)
+    lapses = np.array(
+        [(NONE if one.after is None else one.after, one.counts) for one in graph.ones], np.int64
+    )
+    return Automaton(variables, unless, lapses, begins, targets)
 
 
 class _Graph:
@@ -60,6 +65,7 @@ class _Graph:
     def __init__(self, numbers: dict[str, int]) -> None:
         self._numbers = numbers
         self.rows: list[tuple[int, int, int]] = []
+        self.ones: list[One] = []
         self._splits: list[tuple[int, ...]] = []
 
     def add(self, pattern: Pattern, after: int) -> int:
@@ -67,6 +73,7 @@ class _Graph:
         if isinstance(pattern, One):
             unless = NONE if pattern.unless is None else self._numbers[pattern.unless]
             self.rows.append((self._numbers[pattern.variable], unless, after))
+            self.ones.append(pattern)
             return len(self.rows) - 1
         if isinstance(pattern, Repeat):
             return self._repeat(pattern, after)

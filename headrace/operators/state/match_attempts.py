@@ -29,7 +29,10 @@ SKIPS: Final = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in order: their partitions and times, and as bits the variables whose conditions hold for them."""
+    """Rows in order: their partitions and times, and as bits the variables whose conditions hold for them.
+
+    The bit after those of the variables is for the gate, if there is one.
+    """
 
     codes: Codes
     times: Times
@@ -78,7 +81,9 @@ class Attempts:
         found[kernel.MARKS] = bits[plan.skip.variable] if plan.skip.variable else 0
         found[kernel.TESTS] = sum(bits[v.name] for v in plan.variables if v.test is not None)
         past = plan.skip.after is After.PAST_LAST_ROW
-        found[kernel.MERGES] = int(past and plan.within is None and not found[kernel.TESTS])
+        found[kernel.ALIKE] = int(not found[kernel.TESTS] and (self.automaton.lapses[:, 0] == NONE).all())
+        found[kernel.MERGES] = int(past and plan.within is None and found[kernel.ALIKE])
+        found[kernel.GATE] = 0 if plan.gate is None else 1 << len(plan.variables)
         found[kernel.KEPT] = kept
         found[kernel.SKIPS] = int(plan.skips)
         found[kernel.FAN_OUT] = self.automaton.fan_out
@@ -169,6 +174,7 @@ class Attempts:
             answers,
             a.variables,
             a.unless,
+            a.lapses,
             a.begins,
             a.targets,
             self._settings,

@@ -16,7 +16,15 @@ from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import AggregateCall, Plan
 from headrace.plan.nodes.distinct_on import DistinctOn
 from headrace.plan.nodes.lag import Lag
-from headrace.plan.nodes.match import MOST_STATES, MOST_VARIABLES, After, Match, states_of, variables_of
+from headrace.plan.nodes.match import (
+    MOST_STATES,
+    MOST_VARIABLES,
+    After,
+    Match,
+    lapses_of,
+    states_of,
+    variables_of,
+)
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.over import Over
 from headrace.plan.nodes.sequence import Mode, Step, StepKind
@@ -325,6 +333,9 @@ def _match(plan: Match) -> None:
     for variable in plan.variables:
         _boolean(variable.condition, plan.input.schema)
         _boolean(variable.test, plan.seen_by(variable))
+    _boolean(plan.gate, plan.input.schema)
+    for lapse in lapses_of(plan.pattern):
+        _positive("a lapse", lapse)
 
 
 def _boolean(condition: Expression | None, below: Schema) -> None:

@@ -14,8 +14,12 @@ a variable takes the first row after the one before for which its condition hold
 `unless` comes first, or is that row, this way fails. Of the ways that succeed, the match is the one
 that ends first; of those, the preferred one.
 
-*Which matches.* The search begins at the first row of the partition. After a row from which there is no match
-it goes on at the next one, after a match where `skip` says. A match is a row at the time of its last row.
+*Lapse.* A row with `after` comes exactly so many ticks after the last row before it that `counts`. So a
+delayed copy of a row says that the time has passed.
+
+*Which matches.* The search begins at the first row of the partition. A match begins only at a row for which
+the `gate` holds. After a row from which there is no match the search goes on at the next one, after a match
+where `skip` says. A match is a row at the time of its last row.
 """
 
 from __future__ import annotations
@@ -42,10 +46,15 @@ MOST_STATES: Final = 1000
 
 @dataclass(frozen=True)
 class One:
-    """One row of a variable, in a pattern that skips rows before one of `unless` comes."""
+    """One row of a variable, in a pattern that skips rows before one of `unless` comes.
+
+    `after` and `counts` are its lapse.
+    """
 
     variable: str
     unless: str | None = None
+    after: int | None = None
+    counts: bool = True
 
     @property
     def parts(self) -> tuple[Pattern, ...]:
@@ -57,7 +66,9 @@ class One:
         return False
 
     def __str__(self) -> str:
-        return self.variable if self.unless is None else f"not {self.unless} {self.variable}"
+        found = self.variable if self.unless is None else f"not {self.unless} {self.variable}"
+        lapse = "" if self.after is None else f" after {self.after}"
+        return found + lapse + ("" if self.counts else " at any time")
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,14 @@ def variables_of(pattern: Pattern) -> Iterator[str]:
             yield pattern.unless
     for part in pattern.parts:
         yield from variables_of(part)
+
+
+def lapses_of(pattern: Pattern) -> Iterator[int]:
+    """The ticks that rows of a pattern wait for."""
+    if isinstance(pattern, One) and pattern.after is not None:
+        yield pattern.after
+    for part in pattern.parts:
+        yield from lapses_of(part)
 
 
 def states_of(pattern: Pattern) -> int:
@@ -253,6 +272,7 @@ class Match(Unary):
     skip: Skip = field(default_factory=Skip)
     within: int | None = None
     skips: bool = False
+    gate: Expression | None = None
 
     @cached_property
     def _schema(self) -> Schema:
@@ -280,6 +300,7 @@ class Match(Unary):
         for term in self.terms:
             found.update(term.columns)
         names = set(self.input.schema.names)
+        found |= self.gate.columns() if self.gate is not None else set()
         for variable in self.variables:
             for condition in (variable.condition, variable.test):
                 found |= (condition.columns() & names) if condition is not None else set()

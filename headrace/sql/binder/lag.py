@@ -89,7 +89,7 @@ class LagResolver(Resolver):
             fail(Code.ARGUMENTS, f"LAG takes 1 to 3 arguments, not {len(arguments)}", call, FORM)
         found = expression(inside, arguments[0])
         of = type_of(inside, found, arguments[0])
-        offset = _offset(arguments[1]) if len(arguments) > 1 else 1
+        offset = offset_of(arguments[1], "LAG") if len(arguments) > 1 else 1
         default = _default(inside, arguments[2], of) if len(arguments) > 2 else None
         same = [w for w in self._wanted if (w.argument, w.keys, w.offset) == (found, keys, offset)]
         known = next((w for w in same if w.default == default), None)
@@ -128,10 +128,12 @@ def _name(each: Expression, computed: dict[Expression, str]) -> str:
     return each.name if isinstance(each, Column) else computed[each]
 
 
-def _offset(node: exp.Expr) -> int:
+def offset_of(node: exp.Expr, name: str) -> int:
+    """How many rows a call looks back or ahead."""
     number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
     if not number or len(node.name) > 9 or int(node.name) < 1:
-        fail(Code.OVER, "the offset of LAG must be a whole number, at least 1", node, FORM)
+        form = FORM.replace("LAG", name)
+        fail(Code.OVER, f"the offset of {name} must be a whole number, at least 1", node, form)
     return int(node.name)
 
 

@@ -1,6 +1,7 @@
-"""Functions with OVER on a stream: aggregates of a frame, ROW_NUMBER and RANK in order of time, and LAG.
+"""Functions with OVER on a stream: aggregates of a frame, ROW_NUMBER and RANK in order of time, LAG and LEAD.
 
-Each row is answered at its time from the rows of its partition up to it, so frames end at the current row.
+Each row is answered at its time from the rows of its partition up to it, so frames end at the current row;
+with LEAD, it is answered at the time of a later one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from headrace.expressions import Arithmetic, Column, Expression, Literal
 from headrace.plan.nodes.core import AggregateCall, Plan, Project
 from headrace.plan.nodes.over import Frame, Over, RangeFrame, RowsFrame
 from headrace.sql.binder.grouping import asked_of, call_of
-from headrace.sql.binder.lag import LagResolver, is_by_time
+from headrace.sql.binder.lag import LagResolver, is_by_time, offset_of
+from headrace.sql.binder.lead import Ahead, check_keys, check_lead, looking_ahead
 from headrace.sql.binder.more_aggregates import Asked
 from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.top_n import check_over, is_row_number
-from headrace.sql.binder.typed import expression
+from headrace.sql.binder.typed import expression, type_of
 from headrace.sql.binder.window_functions import interval_of
 from headrace.sql.binder.windows import ticks
 from headrace.sql.definitions import is_aggregate
@@ -35,10 +37,6 @@ BY_TIME: Final = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
 COUNTED: Final = "the rows before the current one are counted by a number, at most 9 digits"
 PARTS: Final = ("partition_by", "order", "spec")
 LATER: Final = {
-    "lead": (
-        "LEAD needs a later row, which may never come",
-        "look back from the later row: LAG(x) OVER (PARTITION BY k ORDER BY ts)",
-    ),
     "dense_rank": ("DENSE_RANK() would keep every instant of a stream", "use RANK() or ROW_NUMBER()"),
 } | {
     name: (f"{name.upper()} needs the whole partition, and a stream does not end", "use a window and top-n")
@@ -128,6 +126,7 @@ class OverResolver(LagResolver):
     def __init__(self, scope: Scope, stream: Plan) -> None:
         super().__init__(scope, stream)
         self._framed: dict[tuple[Asked, tuple[Expression, ...], Frame], Framed] = {}
+        self._leads: list[Ahead] = []
 
     def over(self, node: exp.Window) -> Expression:
         call = call_in(node)
@@ -137,13 +136,15 @@ class OverResolver(LagResolver):
         rule = NUMBERS.get(name)
         if name == "lag":
             return super().over(node)
-        if rule is None and not is_aggregate(call):
+        if rule is None and name != "lead" and not is_aggregate(call):
             hint = "see docs/cql/over.md; for other functions, remove OVER"
-            fail(Code.OVER, "OVER works with aggregates, LAG, ROW_NUMBER and RANK", node, hint)
+            fail(Code.OVER, "OVER works with aggregates, LAG, LEAD, ROW_NUMBER and RANK", node, hint)
         if self._stream.is_relation:
             hint = "move the window, the join or DISTINCT to an outer query"
             fail(Code.OVER, "OVER needs a stream, and this is a relation", node, hint)
         self._check_order(node, name.upper())
+        if name == "lead":
+            return self._lead(node, call)
         if rule is None:
             return self._aggregate(node, call)
         check_over(node)
@@ -161,6 +162,25 @@ class OverResolver(LagResolver):
         inside = Resolver(self.scope, "an aggregate")
         asked = asked_of(inside, call, condition)
         return self._value(inside, asked, node, self._frame(node))
+
+    def _lead(self, node: exp.Window, call: exp.Expr) -> Expression:
+        """A value of a later row; equal calls share one column."""
+        assert isinstance(call, exp.Anonymous)
+        check_over(node)
+        check_lead(call)
+        inside = Resolver(self.scope, "LEAD")
+        keys = tuple(dict.fromkeys(expression(inside, key) for key in node.args.get("partition_by") or ()))
+        check_keys(self._leads, keys, node)
+        found = expression(inside, call.expressions[0])
+        of = type_of(inside, found, call.expressions[0])
+        offset = offset_of(call.expressions[1], "LEAD") if len(call.expressions) > 1 else 1
+        same = (each for each in self._leads if (each.argument, each.offset) == (found, offset))
+        known = next(same, None)
+        if known is None:
+            known = Ahead(fresh("lead", self._taken), found, keys, offset)
+            self._leads.append(known)
+            self._added.append(pa.field(known.name, of))
+        return Column(known.name)
 
     def number(self, node: exp.Window) -> Expression:
         """`ROW_NUMBER()`: how many rows there are up to this one."""
@@ -229,7 +249,8 @@ class OverResolver(LagResolver):
     def looking_back(self, plan: Plan) -> Plan:
         """`plan` with a column for each function; keys and arguments that are not columns come first."""
         columns: dict[Expression, str] = {}
-        for each in (e for framed in self._framed.values() for e in (*framed.keys, *framed.arguments)):
+        read = [e for framed in self._framed.values() for e in (*framed.keys, *framed.arguments)]
+        for each in (*read, *(e for lead in self._leads for e in (*lead.keys, lead.argument))):
             if each not in columns:
                 columns[each] = each.name if isinstance(each, Column) else fresh("argument", self._taken)
         if any(not isinstance(each, Column) for each in columns):
@@ -243,7 +264,8 @@ class OverResolver(LagResolver):
                 if (each.keys, each.frame) == (keys, frame)
             ]
             plan = Over(plan, tuple(columns[key] for key in keys), frame, tuple(calls))
-        return super().looking_back(plan)
+        plan = super().looking_back(plan)
+        return looking_ahead(plan, self._leads, columns, self._taken) if self._leads else plan
 
 
 def _rows(node: exp.Expr) -> int:

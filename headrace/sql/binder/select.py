@@ -17,6 +17,7 @@ from headrace.sql.binder.aggregation import aggregated
 from headrace.sql.binder.environment import Environment
 from headrace.sql.binder.from_clause import From, Translate, read_from
 from headrace.sql.binder.joins import joined, selected
+from headrace.sql.binder.lead import has_lead
 from headrace.sql.binder.over import OverResolver, name_windows, qualified, runs, windows_in
 from headrace.sql.binder.resolver import Resolver
 from headrace.sql.binder.scope import Item, fresh
@@ -185,7 +186,8 @@ def _relation(body: Body, plan: Plan) -> Relation:
     made = body.is_grouped or body.ranking is not None
     halves = body.source.scope.halves
     implicit = plan.is_relation and not made and not halves and all(item.is_implicit for item in items)
-    return Relation(plan, body.source.ticks_per_second, implicit, _time_column(items, plan))
+    time = None if has_lead(body.node) else _time_column(items, plan)
+    return Relation(plan, body.source.ticks_per_second, implicit, time)
 
 
 def _time_column(items: Sequence[Item], plan: Plan) -> str | None:

@@ -2,17 +2,22 @@
 
 That stream has a column with the number of the branch, the keys, and the columns of all branches, which are
 null in rows of other branches. Steps that read the same rows by the same keys share a branch.
+
+`NOT c FOR 1 SECOND` is a step on rows of time: the rows of the step before it, one second later. At the
+beginning of a sequence it is a condition on the first row: OVER counts no row of `c` in the second before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
 import pyarrow as pa
 
-from headrace.expressions import Column, Expression, Literal, col, lit
-from headrace.plan.nodes.core import AggregateCall, Plan, Project, Union
+from headrace.expressions import Case, Column, Expression, Literal, col, lit
+from headrace.plan.nodes.core import AggregateCall, DStream, Plan, Project, Union, Window
 from headrace.plan.nodes.match import (
     MOST_STATES,
     MOST_VARIABLES,
@@ -30,7 +35,10 @@ from headrace.plan.nodes.match import (
     Variable,
     states_of,
 )
+from headrace.plan.nodes.over import Over, RangeFrame
 from headrace.plan.nodes.sequence import StepKind
+from headrace.plan.nodes.windows import Range
+from headrace.sql.binder.joins import selected
 from headrace.sql.binder.sequence_steps import Condition, Reading
 from headrace.sql.binder.typed import conjunction
 from headrace.sql.parser.clauses import Seq, SeqParts, SeqPattern, SeqRepeat
@@ -39,91 +47,229 @@ from headrace.sql.place import Code, fail
 BRANCH: Final = "branch"
 MOST_IN_AND: Final = 4
 SKIPS: Final = {"EVERY": After.TO_NEXT_ROW, "DISJOINT": After.PAST_LAST_ROW}
+FORM: Final = "write SEQ(a, NOT c, b)"
+ONE_NOT: Final = "put both into one stream: NOT (SELECT … UNION ALL SELECT …) AS n"
 
 
 def pattern_plan(
     steps: list[Reading], pattern: SeqPattern, mode: str, within: int | None, place: Seq
 ) -> Plan:
     """The matches of the steps, with the columns of single steps and the aggregates of repeated ones."""
-    made = _Patterns(steps).of(pattern)
+    _check_lasting(steps, within)
+    gate, pattern = _gate(steps, pattern, place)
+    patterns = _Patterns(steps)
+    made = patterns.of(pattern)
     if made.may_be_empty:
         hint = "at least one step must be required: write a+ in place of a*"
         fail(Code.SEQUENCE, "this sequence can match without any row", place, hint)
-    if len(steps) > MOST_VARIABLES or states_of(made) > MOST_STATES:
+    if len(steps) + len(patterns.timers) > MOST_VARIABLES or states_of(made) > MOST_STATES:
         message = f"a sequence may have {MOST_VARIABLES} steps, and name {MOST_STATES} rows"
         fail(Code.SEQUENCE, message, place, "use smaller numbers in {n,m}, and fewer steps in AND")
-    branches = _Branches(steps)
-    variables = tuple(branches.variable(step) for step in steps)
+    branches = _Branches(steps, list(patterns.timers))
+    variables = (*(branches.variable(step) for step in steps if step is not gate), *branches.times())
     measures = tuple(term for step in steps for term in branches.measures(step))
+    rows, opens = (branches.plan(), None) if gate is None else branches.gated(gate)
     skip = Skip(SKIPS[mode])
-    match = Match(branches.plan(), branches.keys, made, variables, measures, skip, within, skips=True)
+    match = Match(rows, branches.keys, made, variables, measures, skip, within, skips=True, gate=opens)
     return Project(match, tuple((term.name, Column(term.name)) for term in measures))
 
 
 # Patterns.
 
 
+@dataclass(frozen=True)
+class Timer:
+    """`NOT c FOR 1 SECOND`: rows as long after those of the steps `after` as step `step` is absent for."""
+
+    step: int
+    after: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where a part is: the NOT step that guards its first row, and the steps of the row before it."""
+
+    guard: int | None = None
+    before: frozenset[int] = frozenset()
+
+
 class _Patterns:
-    """Translates the pattern of a SEQ. A NOT step guards the row that comes after it."""
+    """Translates the pattern of a SEQ.
+
+    A NOT step guards the row that comes after it. One that lasts for a time is a row of a `Timer`, and guards
+    that row.
+    """
 
     def __init__(self, steps: list[Reading]) -> None:
         self._steps = steps
+        self.timers: dict[Timer, str] = {}
 
-    def of(self, part: SeqPattern, guard: int | None = None) -> Pattern:
-        """The pattern of a part; no row of step `guard` comes before its first row."""
+    def of(self, part: SeqPattern, at: _At = _At()) -> Pattern:
+        """The pattern of a part."""
         if isinstance(part, SeqRepeat):
-            return self._repeat(part, guard)
+            return self._repeat(part, at)
         if not isinstance(part, SeqParts):
-            if self._is_missing(part):
-                message = "a NOT step must be followed by another step"
-                fail(Code.SEQUENCE, message, self._steps[part].place, "write SEQ(a, NOT c, b)")
-            return One(self._name(part), None if guard is None else self._name(guard))
+            return self._step(part, at)
         if part.word == ",":
-            return self._chain(part.parts, guard)
+            return self._chain(part.parts, at)
         if part.word == "OR":
-            return Either(tuple(self.of(each, guard) for each in part.parts))
-        if len(part.parts) > MOST_IN_AND:
-            place = self._steps[first_step(part)].place
-            fail(Code.SEQUENCE, f"AND takes at most {MOST_IN_AND} steps", place, "use COUNT in a window")
-        return Either(tuple(self._chain(order, guard) for order in permutations(part.parts)))
+            return Either(tuple(self.of(each, at) for each in part.parts))
+        return self._and(part, at)
 
-    def _chain(self, parts: tuple[SeqPattern, ...], guard: int | None) -> Pattern:
+    def _step(self, step: int, at: _At) -> Pattern:
+        if self._steps[step].lasting is not None:
+            return self._time(step, at)
+        if self._is_missing(step):
+            hint = f"{FORM}; or SEQ(a, NOT c FOR 10 SECONDS), which is answered when the time is over"
+            message = "a NOT step must be followed by another step, or last for a time"
+            fail(Code.SEQUENCE, message, self._steps[step].place, hint)
+        return One(self._name(step), None if at.guard is None else self._name(at.guard))
+
+    def _time(self, step: int, at: _At) -> One:
+        """The row that says that a step has been absent for its time."""
+        place = self._steps[step].place
+        if at.guard is not None or any(self._is_missing(each) for each in at.before):
+            fail(Code.SEQUENCE, "two NOT steps after each other", place, ONE_NOT)
+        timer = Timer(step, at.before)
+        name = self.timers.setdefault(timer, f"{self._name(step)} for {len(self.timers)}")
+        return One(name, self._name(step), self._steps[step].lasting)
+
+    def _chain(self, parts: Sequence[SeqPattern], at: _At) -> Pattern:
         """Parts one after the other; each NOT step guards the next part."""
         made: list[Pattern] = []
         for i, part in enumerate(parts):
-            if isinstance(part, int) and self._is_missing(part) and i < len(parts) - 1:
-                place = self._steps[part].place
-                if part == 0:
-                    fail(Code.SEQUENCE, "a NOT step cannot be the first", place, "write SEQ(a, NOT c, b)")
-                if guard is not None:
-                    hint = "put both into one stream: NOT (SELECT … UNION ALL SELECT …) AS n"
-                    fail(Code.SEQUENCE, "two NOT steps before one step", place, hint)
-                guard = part
+            if self._guards(part) and i < len(parts) - 1:
+                assert isinstance(part, int)
+                if at.guard is not None:
+                    fail(Code.SEQUENCE, "two NOT steps before one step", self._steps[part].place, ONE_NOT)
+                at = _At(part, at.before)
                 continue
-            made.append(self.of(part, guard))
-            guard = None
+            made.append(self.of(part, at))
+            before = _last_steps(part)
+            at = _At(None, before if _must_come(part) else at.before | before)
         return made[0] if len(made) == 1 else Chain(tuple(made))
 
-    def _repeat(self, part: SeqRepeat, guard: int | None) -> Pattern:
+    def _and(self, part: SeqParts, at: _At) -> Pattern:
+        """The parts in each order. A NOT step is absent until all others have come, or for its time."""
+        place = self._steps[first_step(part)].place
+        if len(part.parts) > MOST_IN_AND:
+            fail(Code.SEQUENCE, f"AND takes at most {MOST_IN_AND} steps", place, "use COUNT in a window")
+        missing = [each for each in part.parts if isinstance(each, int) and self._is_missing(each)]
+        if not missing:
+            return Either(tuple(self._chain(order, at) for order in permutations(part.parts)))
+        if len(missing) > 1 or at.guard is not None:
+            fail(Code.SEQUENCE, "two NOT steps at once", self._steps[missing[0]].place, ONE_NOT)
+        others = [each for each in part.parts if each != missing[0]]
+        if not others or not all(isinstance(each, int) for each in others):
+            hint = "write NOT c FOR 10 SECONDS AND b, with single steps"
+            fail(Code.SEQUENCE, "NOT in AND is beside single steps", self._steps[missing[0]].place, hint)
+        if self._steps[missing[0]].lasting is None:
+            orders = permutations(others)
+            return Either(tuple(Chain(tuple(self._absent(missing[0], o, True))) for o in orders))
+        orders = permutations(part.parts)
+        return Either(tuple(self._timed(missing[0], order, at) for order in orders))
+
+    def _absent(self, missing: int, steps: Sequence[SeqPattern], counts: bool) -> Iterator[One]:
+        """Steps one after the other while another is absent."""
+        for step in steps:
+            assert isinstance(step, int)
+            yield One(self._name(step), self._name(missing), counts=counts)
+
+    def _timed(self, missing: int, order: Sequence[SeqPattern], at: _At) -> Pattern:
+        """Steps in one order; the time of the NOT step is counted from the row before all of them."""
+        where = order.index(missing)
+        after = (One(self._name(each)) for each in order[where + 1 :] if isinstance(each, int))
+        before = self._absent(missing, order[:where], False)
+        return Chain((*before, self._time(missing, at), *after))
+
+    def _repeat(self, part: SeqRepeat, at: _At) -> Pattern:
         """A repetition; a guard ends with its first row, so there must be one."""
-        inside = self.of(part.part)
-        if guard is None:
+        if isinstance(part.part, int) and self._is_missing(part.part):
+            place = self._steps[part.part].place
+            fail(Code.SEQUENCE, "a NOT step cannot be repeated", place, "write a longer time after FOR")
+        inside = self.of(part.part, _At(None, at.before | _last_steps(part.part)))
+        if at.guard is None:
             return Repeat(inside, part.least, part.most)
         if part.least == 0 or inside.may_be_empty:
             hint = "write + in place of *, or put NOT before a step that must come"
             message = "a NOT step must be before a step that is not optional"
-            fail(Code.SEQUENCE, message, self._steps[guard].place, hint)
-        first = self.of(part.part, guard)
+            fail(Code.SEQUENCE, message, self._steps[at.guard].place, hint)
+        first = self.of(part.part, at)
         if part.most == 1:
             return first
         most = None if part.most is None else part.most - 1
         return Chain((first, Repeat(inside, part.least - 1, most)))
+
+    def _guards(self, part: SeqPattern) -> bool:
+        """Whether a part is a NOT step that only the next step ends."""
+        return isinstance(part, int) and self._is_missing(part) and self._steps[part].lasting is None
 
     def _is_missing(self, step: int) -> bool:
         return self._steps[step].kind is StepKind.MISSING
 
     def _name(self, step: int) -> str:
         return self._steps[step].item.name
+
+
+def _check_lasting(steps: list[Reading], within: int | None) -> None:
+    """Check that a time of absence ends before WITHIN is over."""
+    for step in steps[1:]:
+        if step.lasting is not None and within is not None and step.lasting >= within:
+            hint = "WITHIN is from the first row to the last one: make it longer, or remove it"
+            message = "WITHIN is over before this time of absence"
+            fail(Code.SEQUENCE, message, step.place, hint)
+
+
+def _gate(steps: list[Reading], pattern: SeqPattern, place: Seq) -> tuple[Reading | None, SeqPattern]:
+    """The step that is absent before the first row of a match, if any, and the rest of the pattern."""
+    missing = [step.kind is StepKind.MISSING for step in steps]
+    if all(missing):
+        fail(Code.SEQUENCE, "a sequence needs a step without NOT", place, "write SEQ(NOT c FOR 1 HOUR, a)")
+    rest, gate = pattern, None
+    if missing[0] and isinstance(pattern, SeqParts) and pattern.word == "," and pattern.parts[0] == 0:
+        if steps[0].lasting is None:
+            hint = "say for how long: SEQ(NOT c FOR 10 SECONDS, a)"
+            fail(Code.SEQUENCE, "a NOT step at the beginning must last for a time", steps[0].place, hint)
+        gate, parts = steps[0], pattern.parts[1:]
+        rest = parts[0] if len(parts) == 1 else SeqParts(",", parts)
+    first = next((each for each in sorted(_first_steps(rest)) if missing[each]), None)
+    if first is not None:
+        hint = "write SEQ(NOT c FOR 10 SECONDS, …), or begin with a step that comes"
+        message = "a sequence cannot begin with a NOT step in AND, OR, or after a step that may be left out"
+        fail(Code.SEQUENCE, message, steps[first].place, hint)
+    return gate, rest
+
+
+def _must_come(part: SeqPattern) -> bool:
+    """Whether a part takes at least one row."""
+    if isinstance(part, SeqRepeat):
+        return part.least > 0 and _must_come(part.part)
+    if not isinstance(part, SeqParts):
+        return True
+    return (all if part.word == "OR" else any)(map(_must_come, part.parts))
+
+
+def _first_steps(part: SeqPattern) -> frozenset[int]:
+    """The steps that may be the first of a part."""
+    return _end_steps(part, 1)
+
+
+def _last_steps(part: SeqPattern) -> frozenset[int]:
+    """The steps that may be the last of a part."""
+    return _end_steps(part, -1)
+
+
+def _end_steps(part: SeqPattern, direction: int) -> frozenset[int]:
+    if isinstance(part, SeqRepeat):
+        return _end_steps(part.part, direction)
+    if not isinstance(part, SeqParts):
+        return frozenset({part})
+    found = frozenset[int]()
+    for each in part.parts[::direction]:
+        found |= _end_steps(each, direction)
+        if part.word == "," and _must_come(each):
+            break
+    return found
 
 
 def first_step(part: SeqPattern) -> int:
@@ -182,10 +328,14 @@ def place_in_pattern(steps: list[Reading], pattern: SeqPattern, condition: Condi
 
 
 class _Branches:
-    """The branches of the union that has the rows of all steps."""
+    """The branches of the union that has the rows of all steps, and those of timers.
 
-    def __init__(self, steps: list[Reading]) -> None:
+    Rows of timers come before all others of their instant.
+    """
+
+    def __init__(self, steps: list[Reading], timers: list[Timer]) -> None:
         self._steps = steps
+        self._timers = timers
         branches: dict[tuple[Plan, tuple[Expression, ...]], int] = {}
         self._of = [
             branches.setdefault((step.item.input.plan, tuple(step.keys)), len(branches)) for step in steps
@@ -195,18 +345,46 @@ class _Branches:
         self._owner = {name.internal: step for step in steps for name in (*step.rows(), *step.told())}
 
     def plan(self) -> Plan:
-        """The rows of all branches."""
-        columns = [
-            (f"{i}.{field.name}", i, field)
-            for i, (plan, _) in enumerate(self._branches)
-            for field in plan.schema
-        ]
-        made = []
-        for i, (plan, keys) in enumerate(self._branches):
-            own = [(name, self._value(field, i == branch)) for name, branch, field in columns]
-            first: list[tuple[str, Expression]] = [(BRANCH, lit(i, pa.int64()))]
-            made.append(Project(plan, (*first, *zip(self.keys, keys, strict=True), *own)))
+        """The rows of all branches and timers."""
+        made = [self._branch(plan, i, keys, i) for i, (plan, keys) in enumerate(self._branches)]
+        for i, timer in enumerate(self._timers):
+            lasting = self._steps[timer.step].lasting
+            assert lasting is not None
+            for each in sorted(timer.after):
+                step = self._steps[each]
+                made.append(self._branch(_later(step, lasting), -1 - i, tuple(step.keys), None))
         return made[0] if len(made) == 1 else Union(tuple(made))
+
+    def _branch(self, plan: Plan, number: int, keys: tuple[Expression, ...], own: int | None) -> Plan:
+        """Rows with their number and keys; all columns but those of branch `own` are null."""
+        first: list[tuple[str, Expression]] = [(BRANCH, lit(number, pa.int64()))]
+        columns = [
+            (f"{i}.{field.name}", self._value(field, i == own))
+            for i, (each, _) in enumerate(self._branches)
+            for field in each.schema
+        ]
+        return Project(plan, (*first, *zip(self.keys, keys, strict=True), *columns))
+
+    def times(self) -> Iterator[Variable]:
+        """The variables of timers."""
+        for i, timer in enumerate(self._timers):
+            name = f"{self._steps[timer.step].item.name} for {i}"
+            yield Variable(name, col(BRANCH).eq(lit(-1 - i, pa.int64())))
+
+    def gated(self, gate: Reading) -> tuple[Plan, Expression]:
+        """The rows of all branches, and which can be the first of a match: the gate was absent before.
+
+        Rows of the gate at the same instant do not count: one of them may be the row itself.
+        """
+        assert gate.lasting is not None
+        rows = self.plan()
+        condition = self.variable(gate).condition
+        assert condition is not None
+        absent: Expression = Case(((condition, lit(1, pa.int64())),))
+        rows = Project(rows, (*((name, col(name)) for name in rows.schema.names), ("gate", absent)))
+        for name, ticks in (("lately", gate.lasting - 1), ("at once", 0)):
+            rows = Over(rows, self.keys, RangeFrame(ticks), (AggregateCall(name, "count", "gate"),))
+        return rows, col("lately").eq(col("at once"))
 
     @staticmethod
     def _value(field: pa.Field, present: bool) -> Expression:
@@ -237,7 +415,8 @@ class _Branches:
     def _fold(self, step: Reading, call: AggregateCall) -> Term:
         columns = [self._column(step, name) for name in call.columns]
         if call.function in ("first", "last"):
-            return Pick(call.name, columns[0], (step.item.name,), call.function == "last")
+            offset = step.offsets.get(call.name, 0)
+            return Pick(call.name, columns[0], (step.item.name,), call.function == "last", offset)
         return Fold(call.over(columns), (step.item.name,))
 
     def measures(self, step: Reading) -> list[Term]:
@@ -247,3 +426,15 @@ class _Branches:
         if step.kind is StepKind.REPEATED:
             return [self._fold(step, call) for call, _ in step.folds.values()]
         return [self._term(named.internal) for named in step.rows()]
+
+
+def _later(step: Reading, ticks: int) -> Plan:
+    """The rows of a step, so many ticks later. They leave a window; no equal row enters it at that time."""
+    if step.item.input.time_column is None:
+        name = step.item.of or step.item.name
+        hint = f"declare it: CREATE STREAM {name} (…, ts TIMESTAMP) TIME ts"
+        message = f"NOT … FOR needs the TIME column of the step before it, and {name} has none"
+        fail(Code.SEQUENCE, message, step.place, hint)
+    back = {named.internal: named.column for named in step.rows()}
+    chosen = selected(step.item.input.plan, [each.rename(back) for each in step.own])
+    return DStream(Window(chosen, Range(ticks)))

@@ -21,9 +21,13 @@ class Reading:
     item: Item
     kind: StepKind
     place: exp.Expr
+    lasting: int | None = None
+    """How many ticks a NOT step is absent for; None: until the next step."""
     own: list[Expression] = field(default_factory=list)
     conditions: list[Expression] = field(default_factory=list)
     folds: dict[str, tuple[AggregateCall, DataType]] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
+    """By aggregate `first(x.c, 2)` or `last(x.c, 2)`, how far its row is from the first or last one."""
     keys: list[Expression] = field(default_factory=list)
 
     @property

@@ -17,7 +17,7 @@ from headrace.errors import PlanError
 from headrace.expressions import Cast, Column, Expression
 from headrace.expressions.types import common_type, sql_name
 from headrace.plan.nodes.aggregates import result_type
-from headrace.plan.nodes.core import AggregateCall, Plan, Project
+from headrace.plan.nodes.core import PLACED, AggregateCall, Plan, Project
 from headrace.plan.nodes.sequence import Mode, Sequence, Step, StepKind
 from headrace.plan.nodes.user_aggregates import UserCall
 from headrace.plan.nodes.windows import WindowSpec
@@ -34,7 +34,7 @@ from headrace.sql.binder.typed import conjunction, conjuncts
 from headrace.sql.binder.windows import specification, ticks
 from headrace.sql.catalog import Relation
 from headrace.sql.definitions import USER, is_aggregate
-from headrace.sql.parser.clauses import WINDOW, Seq, SequenceClause
+from headrace.sql.parser.clauses import WINDOW, Duration, Seq, SeqStep, SequenceClause
 from headrace.sql.place import Code, fail
 
 KINDS: Final = {"": StepKind.ONCE, "NOT": StepKind.MISSING, "+": StepKind.REPEATED}
@@ -52,7 +52,7 @@ def read_sequence(env: Environment, node: exp.Select, translate: Translate) -> F
         fail(Code.SEQUENCE, "SEQ must be the only item in FROM", found, ALONE)
     clause: SequenceClause = found.meta[Seq.CLAUSE]
     steps = _read_steps(env, found, translate)
-    _read_folds(node, steps)
+    _read_folds(node, steps, clause.pattern is not None)
     _read_keys(clause, steps)
     where = node.args.get("where")
     _place_conditions(steps, clause, where.this if where else None, node)
@@ -80,7 +80,9 @@ def _read_steps(env: Environment, node: Seq, translate: Translate) -> list[Readi
             fail(Code.SAME_ALIAS, f"two steps are named {item.name!r}", each.this, hint)
         if steps:
             one_domain(steps[0].item.input.ticks_per_second, item.input.ticks_per_second, each.this)
-        steps.append(Reading(item, KINDS[each.args["kind"]], each.this))
+        lasting: Duration | None = each.meta[SeqStep.LASTING]
+        lasts = None if lasting is None else ticks(lasting, item.input.ticks_per_second)
+        steps.append(Reading(item, KINDS[each.args["kind"]], each.this, lasts))
     clause: SequenceClause = node.meta[Seq.CLAUSE]
     if clause.pattern is None:
         _check_kinds(steps, node)
@@ -104,33 +106,45 @@ def _check_kinds(steps: list[Reading], node: Seq) -> None:
         fail(Code.SEQUENCE, "CONSECUTIVE does not support repeated steps", steps[0].place, hint)
 
 
-def _read_folds(node: exp.Select, steps: list[Reading]) -> None:
+def _read_folds(node: exp.Select, steps: list[Reading], is_pattern: bool) -> None:
     """Replace each `first(x.c)` of a repeated step by a column of its run."""
     runs = {step.item.name.lower(): step for step in steps if step.kind is StepKind.REPEATED}
     parts = [*node.expressions, *(node.args.get(key) for key in ("where", "group", "having"))]
     calls = [each for part in parts if part is not None for each in part.find_all(exp.Anonymous)]
     for call in calls:
-        of = _columns(call)
+        offset = _offset(call) if is_pattern else None
+        of = _columns(call, offset is not None)
         tables = {each.args["table"].name.lower() for each in of if each.args.get("table")}
         step = runs.get(min(tables)) if len(tables) == 1 and is_aggregate(call) else None
         if step is not None:
-            called = _fold(step, call, of)
+            called = _fold(step, call, of, offset or 0)
             table = of[0].args["table"]
             column = exp.Column(this=exp.to_identifier(called, quoted=True), table=table.copy())
             column.meta.update({k: v for k, v in call.meta.items() if k != USER})
             call.replace(column)
 
 
-def _columns(call: exp.Anonymous) -> list[exp.Column]:
-    """The columns that a call is applied to, if its arguments are all columns."""
+def _offset(call: exp.Anonymous) -> int | None:
+    """The offset of `first(x.c, 2)` or `last(x.c, 2)`."""
     given = call.expressions
+    if AGGREGATES.get(call.name.lower()) not in PLACED or len(given) != 2 or not given[1].is_int:
+        return None
+    offset = int(given[1].this) if isinstance(given[1], exp.Literal) else -1
+    if offset < 0:
+        fail(Code.AGGREGATE, "an offset counts rows from 0", given[1], "write first(x.c, 1)")
+    return offset
+
+
+def _columns(call: exp.Anonymous, has_offset: bool) -> list[exp.Column]:
+    """The columns that a call is applied to, if its arguments are all columns."""
+    given = call.expressions[: -1 if has_offset else None]
     if len(given) == 1 and isinstance(given[0], exp.Distinct):
         given = given[0].expressions
     columns = [each for each in given if isinstance(each, exp.Column)]
     return columns if len(columns) == len(given) else []
 
 
-def _fold(step: Reading, node: exp.Anonymous, of: list[exp.Column]) -> str:
+def _fold(step: Reading, node: exp.Anonymous, of: list[exp.Column], offset: int) -> str:
     """The name of an aggregate of the run; it is added if it is new."""
     user = node.meta.get(USER)
     if user is None and node.name.lower() not in AGGREGATES:
@@ -148,9 +162,11 @@ def _fold(step: Reading, node: exp.Anonymous, of: list[exp.Column]) -> str:
         names = [scope.find(each) or scope.unknown(each) for each in of]
     elif function != "count":
         fail(Code.AGGREGATE, f"{function} needs a column", of[0], "only count(*) takes a star")
-    written = f"{function}({', '.join(f'{step.item.name}.{name}' for name in names or '*')})"
+    more = f", {offset}" if offset else ""
+    written = f"{function}({', '.join(f'{step.item.name}.{name}' for name in names or '*')}{more})"
     call = AggregateCall(written, function) if user is None else UserCall(written, function, definition=user)
     call = call.over([step.internal(name) for name in names])
+    step.offsets[written] = offset
     below = pa.schema([pa.field(n.internal, n.type) for n in step.rows()])
     try:
         step.folds.setdefault(written, (call, result_type(call, below)))

@@ -135,8 +135,9 @@ class Seq(exp.Expression):
 
 
 class SeqStep(exp.Expression):
-    """A step of a SEQ: `kind` is '', 'NOT' or '+'."""
+    """A step of a SEQ: `kind` is '', 'NOT' or '+'. `meta` holds the `LASTING` of `NOT c FOR 1 SECOND`."""
 
+    LASTING: ClassVar[str] = "lasting"
     arg_types: ClassVar[dict[str, Any]] = {"this": True, "kind": True}
 
 

@@ -1,6 +1,7 @@
 """`SEQ(cases AS c, NOT stops AS s, products AS p) RECENT PARTITION BY line WITHIN 1 HOUR STRICT`.
 
-In the modes EVERY and DISJOINT the steps are a pattern: `SEQ(a{2,5} AS x, (b AS y OR c AS z), d AS w) EVERY`.
+In the modes EVERY and DISJOINT the steps are a pattern: `SEQ(a{2,5} AS x, (b AS y OR c AS z), d AS w) EVERY`,
+and a step can be absent for a time: `NOT c AS n FOR 1 SECOND`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class _Steps:
         return found is not None and (found.token_type in OPENS_QUERY or found.text.upper() in OUTPUTS)
 
     def _step(self) -> SeqPattern:
-        """One step: `a`, `NOT a`, `a+` or `a{2,5}`, with an alias."""
+        """One step: `a`, `NOT a`, `NOT a FOR 1 SECOND`, `a+` or `a{2,5}`, with an alias."""
         parser = self._parser
         first: Any = parser._curr
         missing = parser._match(TokenType.NOT)
@@ -111,9 +112,22 @@ class _Steps:
         if repetition is not None and repetition != (1, None):
             self.special = self.special or at
         kind = "NOT" if missing else "+" if repetition is not None else ""
-        self.found.append(SeqStep(this=item, kind=kind).update_positions(first))
+        step = SeqStep(this=item, kind=kind).update_positions(first)
+        step.meta[SeqStep.LASTING] = self._lasting(item) if missing else None
+        self.found.append(step)
         number = len(self.found) - 1
         return number if repetition is None else SeqRepeat(number, *repetition)
+
+    def _lasting(self, item: exp.Expr) -> Duration | None:
+        """`FOR 1 SECOND` after a NOT step; the alias may follow it."""
+        parser, word = self._parser, self._parser._curr
+        if not parser._match_text_seq("FOR"):
+            return None
+        self.special = self.special or word
+        lasting = parser._parse_duration()
+        if not item.args.get("alias"):
+            item.set("alias", parser._parse_table_alias())
+        return lasting
 
 
 def _clause(parser: WindowParser, node: Seq, pattern: SeqPattern, steps: _Steps) -> SequenceClause:
