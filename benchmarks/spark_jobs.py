@@ -4,8 +4,9 @@
 
 `queries`: 20 queries that share a window, over one of them, with a Parquet folder for each; and with a
 function for each, which writes to Spark's sink that drops rows. `order`: results in time order, over those
-with `ordered=False`. `groups`: a stream with 100,000 sources in 100 groups, over the same stream without
-groups. All processes count: the driver, its JVM and the Python workers. 2 M rows take some minutes.
+with `ordered=False`. `groups`: the cost per row of a stream with 100,000 sources in 100 groups, over the same
+stream without groups. All processes count: the driver, its JVM and the Python workers. 2 M rows take some
+minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,20 +103,29 @@ def run_job(
     return JobRun(seconds, sum(each.queries.get("q0", 0) for each in progress), progress[-1].shards)
 
 
-def cpu_ratio(name: str, one: Callable[[], JobRun], other: Callable[[], JobRun]) -> float:
-    """CPU time of `one` over that of `other`, by medians; who is first changes with every turn."""
-    found: dict[str, list[float]] = {"one": [], "other": []}
-    same = set()
+def in_turns(runs: Mapping[str, Callable[[], JobRun]]) -> dict[str, list[JobRun]]:
+    """Each run in each turn. Who is first changes with every turn, and the first turn only warms up."""
+    found: dict[str, list[JobRun]] = {who: [] for who in runs}
     for turn in range(TURNS + 1):
-        pair = [("one", one), ("other", other)]
-        for who, make in pair if turn % 2 else reversed(pair):
+        for who, make in runs.items() if turn % 2 else reversed(runs.items()):
             made = make()
-            same.add((made.results, made.shards))
-            if turn:  # the first warms up
-                found[who].append(made.seconds)
+            if turn:
+                found[who].append(made)
+    return found
+
+
+def cpu_of(name: str, *compared: Sequence[JobRun]) -> list[float]:
+    """The median CPU time of each of the runs that are compared; they must have the same results."""
+    same = {(made.results, made.shards) for runs in compared for made in runs}
     if len(same) != 1 or not min(same)[0]:
         raise SystemExit(f"{name}: results of the first query, and shards, are not the same: {same}")
-    first, second = statistics.median(found["one"]), statistics.median(found["other"])
+    return [statistics.median(made.seconds for made in runs) for runs in compared]
+
+
+def cpu_ratio(name: str, one: Callable[[], JobRun], other: Callable[[], JobRun]) -> float:
+    """CPU time of `one` over that of `other`."""
+    found = in_turns({"one": one, "other": other})
+    first, second = cpu_of(name, found["one"], found["other"])
     print(f"  {name}: {first:.1f} s and {second:.1f} s of CPU: {first / second:.2f}", flush=True)
     return first / second
 
@@ -157,22 +167,45 @@ def by_class(number: int) -> str:
     """
 
 
-def groups(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
-    """A stream with bounds for each group of its sources, over the same stream with one bound."""
-    devices = folder / "devices"
-    write_files(devices, FILES + 1, rows // FILES, DEVICES, 150, 9, FIRST)
-    last = max(devices.glob("*.parquet"))
+def devices_sent(folder: Path, rows: int) -> Path:
+    """Files with rows of all devices in any order; in the last one each device speaks once, so none waits."""
+    write_files(folder, FILES + 1, rows // (FILES + 1), DEVICES, 150, 9)
+    last = max(folder.glob("*.parquet"))
     begin = BASE + (FILES + 1) * 150 * SECOND + LONG_AFTER
-    times = pa.array(np.full(DEVICES, begin), pa.timestamp("us", tz="UTC"))  # of every device: none waits
+    times = pa.array(np.full(DEVICES, begin), pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table([times, np.arange(DEVICES), np.zeros(DEVICES)], names=SCHEMA.names), last)
     os.utime(last, (FILES + 2, FILES + 2))
+    return folder
+
+
+def groups(spark: SparkSession, folder: Path, rows: int) -> list[Result]:
+    """The cost per row of a stream with bounds for each group of its sources, over that with one bound.
+
+    The cost per row is what `rows` more rows cost in the same number of micro-batches, so that starting a job
+    and a micro-batch, which cost the same for both, do not hide it.
+    """
     by = {"s": {**bounds("s")["s"], "sources": {"column": "k", "groups": GROUPS}}}
-    ratio = cpu_ratio(
-        f"{DEVICES:,} sources in {GROUPS} groups, and one bound",
-        lambda: run_job(spark, devices, 1, by_class, bounds=by),
-        lambda: run_job(spark, devices, 1, by_class),
-    )
-    return [{"name": "spark.groups.vs_plain", "value": ratio, "unit": "x", "ceiling": 1.25}]
+    name = f"{DEVICES:,} sources in {GROUPS} groups, and one bound"
+    counts = {"few": rows // 10, "many": rows + rows // 10}
+    runs: dict[str, Callable[[], JobRun]] = {}
+    for size, count in counts.items():
+        sent = devices_sent(folder / f"devices_{size}", count)
+        runs[f"{size} in groups"] = partial(run_job, spark, sent, 1, by_class, bounds=by)
+        runs[f"{size} plain"] = partial(run_job, spark, sent, 1, by_class)
+    found = in_turns(runs)
+    spent = {}
+    for size, count in counts.items():
+        grouped, plain = cpu_of(name, found[f"{size} in groups"], found[f"{size} plain"])
+        print(f"  {name}, {count:,} rows: {grouped:.1f} s and {plain:.1f} s of CPU", flush=True)
+        spent[size] = np.array([grouped, plain])
+    grouped, plain = 1e9 * (spent["many"] - spent["few"]) / rows
+    print(f"  CPU per row: {grouped:.0f} ns and {plain:.0f} ns: {grouped / plain:.2f}", flush=True)
+    whole = float(np.divide(*spent["many"]))
+    return [
+        {"name": "spark.groups.vs_plain", "value": float(grouped / plain), "unit": "x", "ceiling": 1.25},
+        {"name": "spark.groups.run_vs_plain", "value": whole, "unit": "x"},
+        {"name": "spark.groups.cpu_per_row", "value": float(grouped), "unit": "ns"},
+    ]
 
 
 PARTS: dict[str, Callable[[SparkSession, Path, int], list[Result]]] = {

@@ -96,7 +96,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-F017": "This runtime does not support a source, a sink or an option.",
         "HR-F018": "The format of a file is not clear from its name.",
         "HR-F019": "The runtime does not exist.",
-        "HR-F020": "There is no status to show: the pipeline has no checkpoint, or has not run yet.",
+        "HR-F020": "There is no status to show: there is no checkpoint, or nothing has run on it yet.",
         "HR-F021": "`headrace init` would overwrite a file.",
         "HR-F022": "Load shedding is set for a stream that can be slowed down instead.",
         "HR-F023": "An output is also an input.",

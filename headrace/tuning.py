@@ -117,6 +117,13 @@ class Tuning:
     heap_kept_bytes: int = 256 << 20
     """Free bytes at the top of the heap that the process keeps instead of returning them to the system."""
 
+    # Punctuations
+
+    closed_waiting: int = 1024
+    """Closed numbers that wait until they are merged into runs of consecutive numbers, at least."""
+    promises_kept: int = 65_536
+    """Newest promises of an input that an operator keeps until its other inputs make them too."""
+
     # Measured order of conditions and joins
 
     filter_rows: int = 256

@@ -29,6 +29,9 @@ app = typer.Typer(
 )
 
 File = Annotated[Path, typer.Argument(help="The pipeline file.")]
+Watched = Annotated[
+    Path, typer.Argument(help="The pipeline file, or the checkpoint directory of a job on Spark.")
+]
 START, WATCH, CHANGE, CHECKOUT = "Start", "Watch", "Change", "In a checkout of the repository"
 """The groups of commands that `headrace` lists."""
 HERE: Final = Path("pipeline.toml")
@@ -225,7 +228,7 @@ def explain(
 @app.command(rich_help_panel=WATCH)
 @_saying
 def why(
-    pipeline: File = HERE,
+    pipeline: Watched = HERE,
     answers: Annotated[
         bool, typer.Option("--answers", help="Show the answers that wait, and what could change them.")
     ] = False,
@@ -248,7 +251,7 @@ def why(
 
 @app.command(rich_help_panel=WATCH)
 @_saying
-def status(pipeline: File = HERE, as_json: Json = False) -> None:
+def status(pipeline: Watched = HERE, as_json: Json = False) -> None:
     """Show the newest status of a pipeline: streams, queries, memory."""
     from headrace.cli.view import print_table
     from headrace.runtimes.status_file import read
@@ -263,7 +266,7 @@ def status(pipeline: File = HERE, as_json: Json = False) -> None:
 @app.command(rich_help_panel=WATCH)
 @_saying
 def top(
-    pipeline: File = HERE,
+    pipeline: Watched = HERE,
     once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
 ) -> None:
     """Watch a running pipeline from another terminal."""

@@ -107,7 +107,7 @@ class QualityOfService:
 
         By node of the plan, one value for each time: the value for rows of that time.
         """
-        return _in_force(self.histories(query), np.asarray(times, np.int64))
+        return in_force(self.histories(query), times)
 
 
 def settings(graph: Graph, span_of: SpanOf) -> list[Setting]:
@@ -128,12 +128,12 @@ def _setting(node: Node, queries: list[str], span: Span) -> Setting:
     )
 
 
-def _in_force(histories: Mapping[Plan, Entries], times: Times) -> dict[Plan, Times]:
+def in_force(histories: Mapping[Plan, Sequence[tuple[int, int]]], times: ArrayLike) -> dict[Plan, Times]:
     """By window or granularity, the value at each time."""
     found: dict[Plan, Times] = {}
     for plan, entries in histories.items():
         since, values = (np.array(each, np.int64) for each in zip(*entries, strict=True))
-        found[plan] = values[np.searchsorted(since, times, side="right") - 1]
+        found[plan] = values[np.searchsorted(since, np.asarray(times, np.int64), side="right") - 1]
     return found
 
 

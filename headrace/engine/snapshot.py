@@ -263,8 +263,10 @@ class SourcePart:
         chunk: dict[str, Any] = {name: getattr(source, name) for name in self.OWN}
         chunk |= {name: getattr(source.admission, name) for name in self.COUNTS}
         chunk["promised"], chunk["answered"] = punctuate.promised, source.answered
-        chunk["reset"] = full
-        chunk["punctuations"] = to_bytes([to_plain(each) for each in punctuate.written(full)])
+        punctuations, runs, chunk["reset"] = punctuate.written(full)
+        chunk["punctuations"] = to_bytes([to_plain(each) for each in punctuations])
+        for name, ends in runs.items():
+            chunk |= {f"{end}:{name}": numbers for end, numbers in zip(_RUNS, ends, strict=True)}
         chunk["spoken"] = to_bytes([[read_at, to_plain(each)] for read_at, each in source.spoken])
         return chunk | {f"promise:{k}": v for k, v in source.promise.snapshot().items()}
 
@@ -278,11 +280,22 @@ class SourcePart:
             source.admission.punctuate = Punctuate()
         source.admission.punctuate.promised = chunk["promised"]
         source.answered = chunk.get("answered", MIN_TIME)
-        source.admission.punctuate.read(_punctuations(chunk))
+        source.admission.punctuate.read(_punctuations(chunk), _runs(chunk))
         spoken = from_bytes(chunk["spoken"]) if "spoken" in chunk else []
         source.spoken = [(read_at, from_plain(each)) for read_at, each in spoken]
         state = {k.removeprefix("promise:"): v for k, v in chunk.items() if k.startswith("promise:")}
         source.promise.restore(state)
+
+
+_RUNS: Final = ("closed from", "closed to")
+"""The keys of runs of closed integers in a chunk, followed by the name of the column."""
+
+
+def _runs(chunk: Chunk) -> dict[str, Any]:
+    """By column, the first and the last number of each run of closed integers; earlier versions have none."""
+    first, last = _RUNS
+    names = [key.removeprefix(f"{first}:") for key in chunk if key.startswith(f"{first}:")]
+    return {name: (chunk[f"{first}:{name}"], chunk[f"{last}:{name}"]) for name in names}
 
 
 def _punctuations(chunk: Chunk) -> list[Punctuation]:

@@ -60,7 +60,10 @@ def account(graph: Graph, *, tight: bool = False) -> Account:
     """
     count = _tight if tight else Holdings().add
     held_by = Arc.unread if tight else Arc.batches
-    sources = {name: count(held_by(source.arc)) for name, source in graph.sources.items()}
+    sources = {
+        name: count(held_by(source.arc)) + source.admission.punctuate.bytes()
+        for name, source in graph.sources.items()
+    }
     sources |= {name: count(table.arc.batches()) for name, table in graph.tables.items()}
     states: dict[str, int] = {}
     arcs: dict[str, int] = {}

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from headrace import tuning
 from headrace.arrays import Bytes
 from headrace.errors import GraphError
 from headrace.state import plain
@@ -48,10 +49,14 @@ class Log:
 
 
 class Agreement:
-    """Promises that some inputs have made and others have not: one holds once every input has made it."""
+    """Promises that some inputs have made and others have not: one holds once every input has made it.
+
+    Perhaps one input never makes any. Of each input, the newest promises are kept: to forget one frees less
+    state above, and changes no result.
+    """
 
     def __init__(self, inputs: int) -> None:
-        self._made: list[set[Punctuation]] = [set() for _ in range(inputs)]
+        self._made: list[dict[Punctuation, None]] = [{} for _ in range(inputs)]
         self._log = Log()
 
     def make(self, input: int, punctuation: Punctuation) -> bool:
@@ -62,12 +67,15 @@ class Agreement:
 
     def _make(self, input: int, punctuation: Punctuation) -> bool:
         """Note the promise of one input; once all inputs have made it, forget it and return True."""
-        self._made[input].add(punctuation)
-        if not all(punctuation in made for made in self._made):
-            return False
-        for made in self._made:
-            made.discard(punctuation)
-        return True
+        mine = self._made[input]
+        mine[punctuation] = None
+        if all(punctuation in made for made in self._made):
+            for made in self._made:
+                del made[punctuation]
+            return True
+        if len(mine) > tuning.current.promises_kept:
+            del mine[next(iter(mine))]
+        return False
 
     def __len__(self) -> int:
         return sum(map(len, self._made))
@@ -84,7 +92,7 @@ class Agreement:
 
     def apply(self, chunk: Mapping[str, Any]) -> None:
         if chunk["reset"]:
-            self._made = [set() for _ in self._made]
+            self._made = [{} for _ in self._made]
         for input, punctuation in self._log.read(chunk):
             self._make(input, punctuation)
 

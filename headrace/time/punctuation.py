@@ -6,7 +6,7 @@ heartbeat is the punctuation with a pattern on time alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrays import Mask, Times
+from headrace.time.closed_values import ClosedValues
 from headrace.time.timestamp import MAX_TIME, MIN_TIME
 
 
@@ -215,8 +216,9 @@ class Rejected:
         return len(self.raw) if self.rows is None else int(self.rows.num_rows)
 
 
-Values = tuple[Any, ...]
 Columns = tuple[str, ...]
+WrittenRuns = Mapping[str, tuple[Times, Times]]
+"""By column, the first and the last number of each run of closed integers."""
 
 
 @dataclass
@@ -224,13 +226,14 @@ class Punctuate:
     """The promises made on one stream so far.
 
     Closed values ("auction 7 is closed") are looked up for the values in a batch, so the cost depends on the
-    batch, not on the number of closed values. `log` has the punctuations since the last snapshot.
+    batch, not on the number of closed values. `log` has the punctuations since the last snapshot; None if
+    there was none.
     """
 
     promised: int = MIN_TIME
     patterns: list[Punctuation] = field(default_factory=list)
-    closed: dict[Columns, set[Values]] = field(default_factory=dict)
-    log: list[Punctuation] = field(default_factory=list)
+    closed: dict[Columns, ClosedValues] = field(default_factory=dict)
+    log: list[Punctuation] | None = None
 
     def promise(self, time: int) -> bool:
         """Promise that future rows are later than `time`; true if that is new."""
@@ -242,7 +245,7 @@ class Punctuate:
     def close(self, punctuation: Punctuation) -> bool:
         """Promise that no future row matches `punctuation`; true if that is new."""
         new = self._add(punctuation)
-        if new:
+        if new and self.log is not None:
             self.log.append(punctuation)
         return new
 
@@ -251,10 +254,7 @@ class Punctuate:
         by_name = sorted(punctuation.patterns, key=lambda each: each[0])
         values = tuple(pattern.value for _, pattern in by_name if isinstance(pattern, Constant))
         if punctuation.until == MAX_TIME and len(values) == len(by_name):
-            known = self.closed.setdefault(tuple(name for name, _ in by_name), set())
-            before = len(known)
-            known.add(values)
-            return len(known) > before
+            return self.closed.setdefault(tuple(name for name, _ in by_name), ClosedValues()).add(values)
         if punctuation in self.patterns:
             return False
         self.patterns.append(punctuation)
@@ -288,32 +288,35 @@ class Punctuate:
     def _matched(self, rows: pa.RecordBatch) -> Iterator[Punctuation]:
         """The punctuations that may match one of the rows."""
         for names, closed in self.closed.items():
-            for values in closed & distinct_values(rows, names):
+            for values in closed.among(rows, names):
                 patterns = zip(names, map(Constant, values), strict=True)
                 yield Punctuation(patterns=tuple(patterns))
         yield from self.patterns
 
-    def written(self, full: bool) -> list[Punctuation]:
-        """The punctuations for a snapshot: all, or those since the last one. Starts the next increment."""
+    def bytes(self) -> int:
+        """The estimated size of what is remembered."""
+        return sum(each.bytes for each in self.closed.values())
+
+    def written(self, full: bool) -> tuple[list[Punctuation], WrittenRuns, bool]:
+        """What a snapshot needs: punctuations, and runs of closed integers, all of them or what is new.
+
+        Tells which of the two it is, and starts the next increment.
+        """
         log, self.log = self.log, []
-        if not full:
-            return log
-        return self.patterns + [
+        if log is not None and not full:
+            return log, {}, False
+        others = [
             Punctuation(patterns=tuple((n, Constant(v)) for n, v in zip(names, values, strict=True)))
             for names, closed in self.closed.items()
-            for values in closed
+            for values in closed.others
         ]
+        runs = {names[0]: closed.runs.arrays() for names, closed in self.closed.items() if len(closed.runs)}
+        return self.patterns + others, runs, True
 
-    def read(self, punctuations: Iterable[Punctuation]) -> None:
-        """Take the punctuations of a snapshot."""
+    def read(self, punctuations: Iterable[Punctuation], runs: WrittenRuns | None = None) -> None:
+        """Take what a snapshot has."""
+        for name, (first, last) in (runs or {}).items():
+            self.closed.setdefault((name,), ClosedValues()).runs.read(first, last)
         for punctuation in punctuations:
             self._add(punctuation)
-
-
-def distinct_values(rows: pa.RecordBatch, names: Sequence[str]) -> set[Values]:
-    """The distinct values of some columns together."""
-    if len(names) == 1:
-        return {(value,) for value in rows.column(names[0]).unique().to_pylist()}
-    columns = pa.Table.from_batches([rows.select(list(names))])
-    found = columns.group_by(list(names)).aggregate([])
-    return set(zip(*(found.column(name).to_pylist() for name in names), strict=True))
+        self.log = []

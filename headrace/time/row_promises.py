@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from headrace.arrays import Mask, Times
-from headrace.time.punctuation import Constant, Punctuation, distinct_values
+from headrace.time.closed_values import distinct_values
+from headrace.time.punctuation import Constant, Punctuation
 from headrace.time.timestamp import FARTHEST, MAX_TIME
 
 MICROSECONDS = 1_000_000

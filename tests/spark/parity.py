@@ -389,6 +389,18 @@ CASES = {
     "rows of one close keys of the other": Case(
         JOINED, replace(USUAL, row_promises=RowPromises({"s": (PunctuationRows("u", (("k", "k"),)),)}))
     ),
+    "closed groups at once": Case(
+        "SELECT k, count(*) AS n, window_end FROM (SELECT k FROM s UNION ALL SELECT k FROM u) "
+        "[RANGE 40 SLIDE 40] GROUP BY k",
+        replace(
+            USUAL,
+            row_promises=RowPromises(
+                {name: (PunctuationRows("u", (("k", "k"),), data=True),) for name in ("s", "u")}
+            ),
+        ),
+        restart=True,
+        ordered=False,
+    ),
     "heartbeats in rows": Case(
         PER_KEY, replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)}))
     ),

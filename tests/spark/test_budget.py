@@ -368,6 +368,12 @@ def test_a_burst_on_spark_is_kept_within_the_budget_and_recomputed_from_the_hist
     for name, each in queries.items():
         histories = job.histories(name)
         assert all(len(entries) > 1 for entries in histories.values()), name
+        instants = [entries[-1][0] for entries in histories.values()]
+        for (node, entries), (same, sizes_then) in zip(
+            histories.items(), job.in_force(name, instants).items(), strict=True
+        ):
+            assert node == same
+            assert sizes_then.tolist() == [[v for t, v in entries if t <= at][-1] for at in instants]
         expected = Counter((*r, t) for t, r in oracle.stream(each.plan, rows, histories) if t < far)
         answers = Counter(row for every in found[name].values() for row in every if row[-1] < far)
         assert answers == expected, name

@@ -234,13 +234,8 @@ INSTANTS = [1_000 + 10 * i for i in range(12)]
 DEVICE_NAMES = pa.array([f"device {i}" for i in range(DEVICES)])
 
 
-def answered_on_spark(
-    spark: SparkSession, folder: Path, silent: np.ndarray, silent_from: int
-) -> tuple[list[dict[int, int]], int]:
-    """By micro-batch, the number of rows in each window that was answered; and the number of late rows.
-
-    Every device sends a row at each instant, but those that are `silent` from an instant on.
-    """
+def every_device_sends(folder: Path, silent: np.ndarray, silent_from: int) -> None:
+    """Every device sends a row at each instant, but those that are `silent` from an instant on."""
     (folder / "s").mkdir(parents=True)
     (folder / "timer").mkdir()
     for number, now in enumerate(INSTANTS):
@@ -252,31 +247,47 @@ def answered_on_spark(
             path = folder / name / f"{number:02}.parquet"
             pq.write_table(each, path)
             os.utime(path, (number + 1, number + 1))
+
+
+def answered_on_spark(
+    spark: SparkSession, folder: Path, text: str, idle: int, ordered: bool = True
+) -> tuple[list[pa.Table], int]:
+    """The answers of each micro-batch, and the number of late rows; devices are in 100 groups."""
     read = {
         name: spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         for name, schema in (("s", "device STRING, at BIGINT, came BIGINT"), ("timer", "came BIGINT"))
     }
     columns = pa.schema([("device", pa.string()), ("at", pa.int64())])
-    streams = [headrace.StreamDef("s", columns, time_column="at", ticks_per_second=None)]
-    counted = "SELECT count(*) AS n, window_end FROM s [RANGE 10 TICKS SLIDE 10 TICKS]"
-    asked = headrace.query(counted, streams)
-    sources = {"column": "device", "groups": 100, "idle": 30, "choose": False}
+    asked = headrace.query(text, [headrace.StreamDef("s", columns, time_column="at", ticks_per_second=None)])
+    sources = {"column": "device", "groups": 100, "idle": idle, "choose": False}
     options = headrace.spark.SparkOptions(
-        bounds={"s": {"disorder": 5, "sources": sources}}, timer=read.pop("timer"), arrival="came"
+        bounds={"s": {"disorder": 5, "sources": sources}},
+        timer=read.pop("timer"),
+        arrival="came",
+        ordered=ordered,
     )
-    found: list[dict[int, int]] = []
+    found: dict[int, pa.Table] = {}
     late: list[int] = []
 
     def keep(rows: DataFrame, batch: int) -> None:
-        found.extend({} for _ in range(len(found), batch + 1))
-        found[batch] = {int(row.window_end): row.n for row in rows.collect()}
+        found[batch] = rows.toArrow()
 
     job = headrace.spark.job(read, options, checkpoint=folder / "checkpoint")
     job.add("counts", asked, sink=keep, late=lambda rows, batch: late.append(rows.count()))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HeadraceWarning)  # one shard: the window has no key
+        warnings.simplefilter("ignore", HeadraceWarning)  # one shard, if the window has no key
         assert job.start(trigger={"availableNow": True}).awaitTermination(600), "the job did not end"
-    return found + [{} for _ in range(len(found), len(INSTANTS))], sum(late)
+    return [found.get(batch, found[0].slice(0, 0)) for batch in range(len(INSTANTS))], sum(late)
+
+
+def counted_on_spark(
+    spark: SparkSession, folder: Path, silent: np.ndarray, silent_from: int
+) -> tuple[list[dict[int, int]], int]:
+    """By micro-batch, the number of rows in each window that was answered; and the number of late rows."""
+    every_device_sends(folder, silent, silent_from)
+    text = "SELECT count(*) AS n, window_end FROM s [RANGE 10 TICKS SLIDE 10 TICKS]"
+    found, late = answered_on_spark(spark, folder, text, idle=30)
+    return [{row["window_end"]: row["n"] for row in rows.to_pylist()} for rows in found], late
 
 
 @pytest.mark.slow
@@ -289,18 +300,18 @@ def test_one_silent_device_of_100_000_on_spark_delays_nobody_else(
     one, group = np.zeros(DEVICES, np.bool_), group_of == group_of[7]
     one[7] = True
     after = INSTANTS[4]
-    nobody, late = answered_on_spark(spark, tmp_path / "nobody", ~one & one, after)
+    nobody, late = counted_on_spark(spark, tmp_path / "nobody", ~one & one, after)
     assert late == 0
     ended = [end for answers in nobody for end in answers]
     assert ended == sorted(ended)
     assert len(ended) >= 10
     assert set(nobody[5].values()) == {DEVICES}
-    alone, late = answered_on_spark(spark, tmp_path / "one", one, after)
+    alone, late = counted_on_spark(spark, tmp_path / "one", one, after)
     assert late == 0
     assert [[*each] for each in alone] == [[*each] for each in nobody], "as early as without the silence"
     for answers in alone:
         assert all(n == DEVICES - (end > after) for end, n in answers.items())
-    together, late = answered_on_spark(spark, tmp_path / "group", group, after)
+    together, late = counted_on_spark(spark, tmp_path / "group", group, after)
     assert late == 0
     idle_at = INSTANTS.index(after - 10 + 30)
     assert not any(end > after for answers in together[:idle_at] for end in answers), "as the bounds say"
@@ -308,6 +319,43 @@ def test_one_silent_device_of_100_000_on_spark_delays_nobody_else(
     assert sorted(end for each in together for end in each) == ended
     for answers in together:
         assert all(n == DEVICES - (end > after) * group.sum() for end, n in answers.items())
+
+
+def by_window(rows: pa.Table, silent: np.ndarray) -> tuple[dict[int, int], dict[int, int]]:
+    """The number of devices that were answered by the end of the window: those that speak, and the silent."""
+    numbers = [int(name.removeprefix("device ")) for name in rows["device"].to_pylist()]
+    mask = silent[np.array(numbers, np.int64)]
+    speaking, quiet = (
+        Counter(rows.filter(pa.array(each))["window_end"].to_pylist()) for each in (~mask, mask)
+    )
+    return dict(speaking), dict(quiet)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1900)
+def test_a_silent_group_of_100_000_devices_on_spark_delays_only_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Answers for each device, in any order: those of other groups come as if nobody were silent."""
+    text = "SELECT device, count(*) AS n, window_end FROM s [RANGE 10 TICKS SLIDE 10 TICKS] GROUP BY device"
+    group_of = np.array(cells_of(DEVICE_NAMES, 800)) % 100
+    group, after = group_of == group_of[7], INSTANTS[4]
+    answered: dict[str, list[tuple[dict[int, int], dict[int, int]]]] = {}
+    for name, silent in (("nobody", np.zeros(DEVICES, np.bool_)), ("group", group)):
+        every_device_sends(tmp_path / name, silent, after)
+        found, late = answered_on_spark(spark, tmp_path / name, text, idle=60, ordered=False)
+        assert late == 0
+        assert all(set(rows["n"].to_pylist()) <= {1} for rows in found)
+        answered[name] = [by_window(rows, group) for rows in found]
+    others, itself = DEVICES - int(group.sum()), int(group.sum())
+    assert [speaking for speaking, _ in answered["group"]] == [s for s, _ in answered["nobody"]]
+    assert sum((Counter(s) for s, _ in answered["group"]), Counter())[after + 30] == others
+    assert answered["nobody"][5] == ({after: others}, {after: itself})
+    assert answered["group"][5] == ({after: others}, {}), "its windows wait for it"
+    came = [(number, quiet) for number, (_, quiet) in enumerate(answered["group"]) if after in quiet]
+    idle_at = INSTANTS.index(after - 10 + 60)
+    assert [quiet for _, quiet in came] == [{after - 10: itself, after: itself}]
+    assert came[0][0] in (idle_at, idle_at + 1), "as the bounds say"
 
 
 @pytest.mark.parametrize(

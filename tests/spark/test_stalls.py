@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -264,6 +265,13 @@ def test_a_report_does_not_follow_the_state(tmp_path: Path) -> None:
     assert max(map(len, many)) < 1.2 * max(map(len, few)) < 4000
 
 
+def test_a_directory_without_a_status_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["why", str(tmp_path)])
+    assert done.exit_code
+    assert "HR-F020" in done.output
+    assert "there is no status in this directory" in done.output
+
+
 # --- on Spark ---------------------------------------------------------------------------------------------
 
 
@@ -309,6 +317,13 @@ def test_a_silent_stream_and_a_sink_that_hangs_on_spark(job: Any) -> None:
     assert silent.sentence.startswith("Query joined has waited 30 s for stream buys, silent since 1000")
     assert "bound not proven" in why._repr_html_()
     assert "stream buys: 1 rows" in str(status)
+    checkpoint = Path(made.checkpoint)
+    patience = 100  # the lock is released within a second
+    while json.loads(_said("status", checkpoint, "--json"))["state"] != "stopped" and patience:
+        patience -= 1
+        time.sleep(0.1)
+    assert _said("why", checkpoint) == f"{why}\n"
+    assert "clicks" in _said("top", checkpoint, "--once")
 
 
 def test_the_command_line_reads_the_status_of_both_runtimes_alike(

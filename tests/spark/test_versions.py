@@ -184,11 +184,11 @@ def test_outputs(spark: SparkSession, source: Feed, expecting: Expecting, tmp_pa
 
 @pytest.mark.versions
 def test_job(spark: SparkSession, source: Feed, expecting: Expecting, tmp_path: Path) -> None:
-    """Two queries, stopped half way, made again and started on their checkpoint."""
+    """Two queries under one budget, stopped half way, made again and started on their checkpoint."""
 
     def job() -> headrace.spark.Job:
         made = headrace.spark.job(
-            {"s": source.read(spark)}, options(), checkpoint=tmp_path / "c", name="both"
+            {"s": source.read(spark)}, options(memory=64_000_000), checkpoint=tmp_path / "c", name="both"
         )
         for name in TEXTS:
             made.add(name, query(name), sink=tmp_path / name, time_column="t")
@@ -209,6 +209,10 @@ def test_job(spark: SparkSession, source: Feed, expecting: Expecting, tmp_path: 
         assert set(second.changes.kept) == set(TEXTS)
         for name, text in TEXTS.items():
             assert written(tmp_path / name) == answers(text) != Counter(), name
+        status = second.status()
+        assert (status.state, status.budget) == ("stopped", 64_000_000)
+        assert status.streams["s"].rows_in == sum(map(len, BATCHES))
+        assert [each.cause.name for each in second.why().found][:1] == ["stopped"]
         if is_connect(spark):
             unsent = threading.Lock()
             third = job().add("third", query("latest"), sink=lambda rows, number: unsent.acquire())

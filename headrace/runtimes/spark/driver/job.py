@@ -13,12 +13,15 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any
 
+from numpy.typing import ArrayLike
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.arrays import Times
 from headrace.control import AddQuery, Command, Log, Reload, RemoveQuery, Stop
 from headrace.engine import Adopted
 from headrace.engine.inputs import Inputs
+from headrace.engine.quality import in_force
 from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.plan.nodes.core import Plan
@@ -418,6 +421,13 @@ class Job:
             )
         nodes = adaptable(self._queries[query].query.plan)
         return dict(zip(nodes, self.status().histories.get(query, ()), strict=False))
+
+    def in_force(self, query: str, times: ArrayLike) -> dict[Plan, Times]:
+        """The window sizes and granularities of a query at some times, such as the times of its results.
+
+        By node of the plan, one value for each time: the value for rows of that time, in all shards.
+        """
+        return in_force({node: each for node, each in self.histories(query).items() if each}, times)
 
     def why(self) -> Why:
         """Why each query waits: for which stream, since when, and what would release it.
