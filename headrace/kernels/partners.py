@@ -115,7 +115,9 @@ def follow(
                 continue
         if signs[i] > 0:
             if marks[row, ALONE] or marks[row, COVER] <= time:
-                filled = _covered(links, marks, filled, row, time, semi, out)
+                at_once = marks[row, COVER] == time and not semi
+                if not at_once or marks[row, ALONE] or marks[row, SHOWN]:
+                    filled = _covered(links, marks, filled, row, time, semi, out)
                 marks[row, COVER], marks[row, COPIES] = end, 1
             elif end > marks[row, COVER]:
                 marks[row, COVER], marks[row, COPIES] = end, 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -65,10 +67,7 @@ class OuterJoinOperator(JoinOperator):
             events = None if pairs is None else pairs.of(input)
             out += self._changes(input, side, before[input], events, frontier)
         self._forget(news, frontier)
-        if not out:
-            return None
-        both = concat(out)
-        return both.take(order_of_changes(both.start, both.sign)) if len(out) > 1 else both
+        return _merged(out) if out else None
 
     def _without_key(self, input: int, batch: Batch, valid: Mask) -> None:
         """A row whose key is null never has a partner."""
@@ -188,6 +187,32 @@ class OuterJoinOperator(JoinOperator):
         return None if held else of_left
 
 
+MOST_INSTANTS: Final = 64
+"""Rows of at most so many instants are put between others slice by slice."""
+
+
+def _merged(parts: list[Batch]) -> Batch:
+    """Batches that are in order, as one that is."""
+    first, *others = parts
+    if not others:
+        return first
+    more = concat(others)
+    starts = np.unique(more.start) if len(more) <= len(first) else more.start
+    if len(starts) > MOST_INSTANTS or any(each.sign is not None for each in parts):
+        both = concat(parts)
+        return both.take(order_of_changes(both.start, both.sign))
+    if len(others) > 1:
+        more = more.take(order_of_changes(more.start, None))
+    cuts = [0, *np.searchsorted(first.start, starts, "right").tolist(), len(first)]
+    ends = np.searchsorted(more.start, starts, "right").tolist()
+    slices = []
+    for at, (begin, end) in enumerate(pairwise(cuts)):
+        slices.append(first.slice(begin, end))
+        if at < len(ends):
+            slices.append(more.slice(ends[at - 1] if at else 0, ends[at]))
+    return concat([each for each in slices if len(each)])
+
+
 @dataclass(frozen=True, slots=True)
 class _Partners:
     """Pairs in order of start, with the ids of their rows; a spilled row has none."""
@@ -230,6 +255,8 @@ class _Events:
 
         The pair of a withdrawn row and a new partner has the sign −1, but the partner comes.
         """
+        if not side.has_withdrawals:
+            return self
         own = side.row_signs(self.ids)
         if bool((own > 0).all()):
             return self

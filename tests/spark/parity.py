@@ -313,6 +313,39 @@ CASES = {
         "PATTERN (A B{0,3}? C) WITHIN 15 DEFINE B AS v > 1, C AS C.v > FIRST(A.v)) AS m",
         restart=True,
     ),
+    "sequence of a pattern": Case(
+        "SELECT x.k, count(x.*) AS n, first(x.v, 1) AS v, y.w "
+        "FROM SEQ(s{1,3} AS x, (u AS y OR NOT u AS n FOR 4 TICKS)) DISJOINT PARTITION BY k",
+        restart=True,
+    ),
+    "absence at both ends": Case(
+        "SELECT x.k, x.v FROM SEQ(NOT u AS n FOR 3 TICKS, s AS x, NOT u AS m FOR 5 TICKS) EVERY "
+        "PARTITION BY k WHERE m.w > x.v",
+        restart=True,
+    ),
+    "lead": Case(
+        "SELECT k, v, LEAD(v) OVER w AS next, LEAD(t, 2) OVER w AS later FROM s "
+        "WINDOW w AS (PARTITION BY k ORDER BY t)",
+        restart=True,
+    ),
+    "cumulate": Case(
+        "SELECT k, window_start, window_end, sum(v) AS x FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(t), "
+        "INTERVAL '4' TICKS, INTERVAL '12' TICKS)) GROUP BY k, window_start, window_end",
+        restart=True,
+    ),
+    "more aggregates": Case(
+        "SELECT k, max_by(c, v) AS c, median(v) AS m, topk(v, 2) AS top, collect_list(c) AS cs "
+        "FROM s [RANGE 10 SLIDE 5] GROUP BY k",
+        restart=True,
+    ),
+    "an aggregate in sql": Case(
+        "CREATE AGGREGATE rises(x BIGINT) : BIGINT { TABLE state(last BIGINT, n BIGINT); "
+        "INITIALIZE: { INSERT INTO state VALUES (x, 0); } "
+        "ITERATE: { UPDATE state SET n = n + CASE WHEN x > last THEN 1 ELSE 0 END, last = x; } "
+        "TERMINATE: { INSERT INTO RETURN SELECT n FROM state; } }; "
+        "SELECT k, rises(v) AS n FROM s [RANGE 10 SLIDE 5] GROUP BY k",
+        restart=True,
+    ),
     "quality": Case(
         "SELECT k, sum(v) [GRANULARITY COARSEST 5, FINEST 2] AS x FROM s [RANGE MIN 6, MAX 12] GROUP BY k"
     ),

@@ -45,6 +45,8 @@ class FollowedSide(JoinSide):
         self._stale = False
         self._touched: list[Ids] = []
         self._told = 0
+        self.has_withdrawals = False
+        """Whether some row may be a withdrawal."""
 
     @property
     def marks(self) -> Lines:
@@ -55,6 +57,7 @@ class FollowedSide(JoinSide):
         lines = self._marks.extend(len(batch))
         lines[:] = 0
         lines[:, COVER], lines[:, ARMED], lines[:, SLOT] = batch.start, MAX_TIME, -1
+        self.has_withdrawals = self.has_withdrawals or batch.sign is not None
         return super().add(batch, words)
 
     def next_end(self) -> int:
@@ -228,3 +231,4 @@ class FollowedSide(JoinSide):
         self._marks.append(chunk["marks"])
         self.marks[chunk["touched"] - self.rows.base] = chunk["touched_marks"]
         self._touched, self._told, self._stale = [], 0, True
+        self.has_withdrawals = True
