@@ -314,7 +314,7 @@ CASES = {
         restart=True,
     ),
     "sequence of a pattern": Case(
-        "SELECT x.k, count(x.*) AS n, first(x.v, 1) AS v, y.w "
+        "SELECT first(x.k) AS k, count(x.*) AS n, first(x.v, 1) AS v, y.w "
         "FROM SEQ(s{1,3} AS x, (u AS y OR NOT u AS n FOR 4 TICKS)) DISJOINT PARTITION BY k",
         restart=True,
     ),
