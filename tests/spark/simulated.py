@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headrace.connectors.late_and_rejected import late_rows, rejected_rows
 from headrace.engine import Engine
@@ -73,6 +75,7 @@ from headrace.runtimes.spark.worker.partitioner import (
 )
 from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.running import QUERY
+from headrace.runtimes.spark.worker.task_files import TaskFiles, draft_of
 from headrace.time.timestamp import MIN_TIME
 
 Arrived = dict[str, tuple[pa.RecordBatch, np.ndarray]]
@@ -367,12 +370,14 @@ def run_levels(
     commands: Mapping[int, list[str]] = MappingProxyType({}),
     manager: Manager | None = None,
     first: int = 0,
+    files: TaskFiles | None = None,
     **more: Any,
 ) -> Outcome:
     """The micro-batches through these hosts, with everything that may happen to them.
 
     `commands` are files of the control log, by the number of the micro-batch that reads them. `manager` is
-    the memory manager of the driver, which `first` micro-batches have been reported to before.
+    the memory manager of the driver, which `first` micro-batches have been reported to before. `files` are
+    those that tasks write themselves.
     """
     outcome = Outcome()
     chosen: list[str] = [] if manager is None else manager.text
@@ -384,9 +389,8 @@ def run_levels(
             cluster.restart()
         cluster.hear_from_stragglers()
         before, last = dict(cluster.states), ends and number == len(batches)
-        batch = Batch(
-            now, arrived, said[number - 1], since, last, commands.get(number - 1, []), chosen, first + number
-        )
+        told = commands.get(number - 1, [])
+        batch = Batch(now, arrived, said[number - 1], since, last, told, chosen, first + number, files)
         given = batch.run(made, cluster, answer)
         while cluster.happens(cluster.mishaps / 2):
             cluster.go_back_to(before)
@@ -415,13 +419,14 @@ class Batch:
     commands: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)
     number: int = 0
+    files: TaskFiles | None = None
 
     def run(self, made: list[Level], cluster: Cluster, answer: pa.Schema) -> Outcome:
         packages: list[pa.RecordBatch | pd.DataFrame] = []
         read = targets(made)
         for name, to in read.items():
             said = _speech(made, self.arrived, name)
-            packages += _fanned(to, self.arrived, self.now, cluster.rng, self.since, said)
+            packages += _fanned(to, self.arrived, self.now, cluster.rng, self.since, said, self.files)
         for name in self.arrived.keys() - read:
             packages += _broadcast(made, self.arrived, name, self.now, cluster.rng)
         ticks = ClockBroadcast(clock_routes(made))(iter([_clock(self.said)]))
@@ -438,7 +443,7 @@ class Batch:
             packages = list(_level(number, level, packages, cluster))
         outcome = Outcome()
         for frame in packages:
-            collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome)
+            collect(pa.Table.from_pandas(frame, preserve_index=False), answer, outcome, self.files)
         return outcome
 
 
@@ -449,6 +454,7 @@ def _fanned(
     rng: random.Random,
     since: Mapping[str, np.ndarray] = MappingProxyType({}),
     said: Speech | None = None,
+    files: TaskFiles | None = None,
 ) -> list[pa.RecordBatch]:
     stream = min((target.stream for target in to), key=lambda stream: stream.witness)
     if stream.source.name not in arrived:
@@ -461,7 +467,7 @@ def _fanned(
     for task, (begin, stop) in enumerate(pairwise(cuts)):
         reached = since[stream.source.name][begin:stop] if stream.source.name in since else None
         batch = as_read(stream, rows.slice(begin, stop - begin), times[begin:stop], now, reached)
-        made += [_renumbered(b, task) for b in Partitioner(to, said)(_pieces(batch, rng))]
+        made += [_renumbered(b, task) for b in Partitioner(to, said, files)(_pieces(batch, rng))]
     return [_clocked(b, now) for b in made]
 
 
@@ -535,14 +541,19 @@ def _level(number: int, hosts: Level, packages: list[Any], cluster: Cluster) -> 
             yield out
 
 
-def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome) -> None:
+def collect(table: pa.Table, answer: pa.Schema, outcome: Outcome, files: TaskFiles | None = None) -> None:
     """Add what the last host gave: answers, which have the columns `answer`, and side outputs."""
     kind = table.column(KIND)
     for batch in answers_of(table.filter(pc.is_null(kind)), answer):
         outcome.answers += [tuple(row.values()) for row in batch.to_pylist()]
         outcome.numbers[RESULT] += batch.num_rows
-    packed = table.filter(pc.equal(kind, RESULT)).select([named("query"), named("body")])
-    for query, body in zip(*packed.to_pydict().values(), strict=True):
+    packed = table.filter(pc.equal(kind, RESULT)).select([named("query"), named("body"), named("stream")])
+    for query, body, file in zip(*packed.to_pydict().values(), strict=True):
+        if file is not None:
+            assert files is not None
+            written = pq.read_table(draft_of(Path(files.folder), 0) / file)
+            outcome.answers += [tuple(row.values()) for row in written.to_pylist()]
+            continue
         rows = from_ipc(body)
         assert rows.equals(in_order(rows)), "a shard gives its answers in the order of their times"
         found = [tuple(row.values()) for row in rows.to_pylist()]

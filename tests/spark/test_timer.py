@@ -17,7 +17,16 @@ import itertools
 import headrace
 from headrace.errors import SparkError
 from headrace.runtimes.spark.driver import timer
-from headrace.runtimes.spark.driver.reading import ALL, FILES, LIMITED, WITHHELD, _takes, modified, takes
+from headrace.runtimes.spark.driver.reading import (
+    ALL,
+    FILES,
+    LIMITED,
+    WITHHELD,
+    _takes,
+    modified,
+    sources,
+    takes,
+)
 from headrace.runtimes.spark.driver.timer import Timer, _Ticks
 
 if TYPE_CHECKING:
@@ -113,6 +122,24 @@ def test_a_slow_timer_ticks_slowly_and_the_heartbeat_goes_on(
     assert None not in beats[1:]
     assert beats[1:] == sorted(set(beats[1:]))  # silence, and yet it rises
     assert all(beat / 1e6 + 10 < at for at, beat in zip(begun[2:], beats[2:], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"disorder": "1 second"}, ["filesource"]),
+        ({"disorder": "1 second", "latency": "1 minute"}, ["filesource", "rate"]),
+        ({"latency": "1 minute"}, ["filesource", "rate"]),
+    ],
+)
+def test_nothing_ticks_where_the_clock_can_release_nothing(
+    spark: SparkSession, feed: Callable[..., Feed], bounds: dict[str, str], expected: list[str]
+) -> None:
+    rows = feed("s", "ts TIMESTAMP, k INT").read(spark)
+    asked = headrace.query(TEXT, [headrace.spark.stream("s", rows, time="ts")])
+    answers = headrace.spark.apply(asked, {"s": rows}, headrace.spark.SparkOptions(bounds={"s": bounds}))
+    found = (name.partition("[")[0].lower() for name, _ in sources(answers))
+    assert sorted(found) == expected
 
 
 def _progress(running: Any, batches: int) -> list[Any]:

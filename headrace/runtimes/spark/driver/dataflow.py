@@ -28,6 +28,7 @@ from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.stream_rows import (
     MICROS,
     StreamSet,
+    by_reference,
     clock_ticks,
     drops_rows,
     now,
@@ -69,7 +70,9 @@ from headrace.runtimes.spark.worker.partitioner import (
 from headrace.runtimes.spark.worker.pickled_control import PickledControl
 from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.running import HostSpec
+from headrace.runtimes.spark.worker.task_files import TaskFiles
 from headrace.schema import Schema
+from headrace.time.durations import Duration
 from headrace.time.ets import DisorderPromise
 
 
@@ -112,6 +115,8 @@ class Dataflow:
     """The state may move to another number of partitions later: there may be more shards than partitions."""
     partitions: int | None = None
     """The number of partitions with state, if the caller starts the query and sets it."""
+    files: TaskFiles | None = None
+    """The results that the tasks write themselves which read their rows; only without a control log."""
 
     def build(self, metrics: str) -> DataFrame:
         """Results and side outputs in one table, with figures named `metrics` in Spark's progress."""
@@ -200,12 +205,27 @@ class Dataflow:
         A job needs it for its status. In a query of `apply` whose streams only promise how far their own rows
         are out of order it changes nothing, and would be one more column on the way to Python.
         """
+        return self.movable or not self._by_own_rows or bool(self.options.reached)
+
+    @property
+    def _by_own_rows(self) -> bool:
+        """Whether the rows of each stream alone decide its watermark: no clock, no other stream."""
         promises = [self.inputs.promises.get(each.name) for each in self.streams.sources]
         alone = all(isinstance(each, DisorderPromise) and not each.by_clock for each in promises)
         rows = self.inputs.row_promises
         others = (self.speakers, rows.punctuations, rows.heartbeats, self.options.witnesses)
-        alone = alone and self.inputs.heartbeats is None and not any(others)
-        return self.movable or not alone or bool(self.options.reached)
+        return alone and self.inputs.heartbeats is None and not any(others)
+
+    @property
+    def _clock(self) -> Duration | DataFrame | None:
+        """The timer; none in a query of `apply` to which the clock says nothing.
+
+        A micro-batch without rows could not emit anything there. A job keeps its timer: its bounds may
+        change, and its status tells the time.
+        """
+        timer = self.options.clock
+        useless = not self.movable and self._by_own_rows and not isinstance(timer, DataFrame)
+        return None if useless else timer
 
     @property
     def _early(self) -> frozenset[str]:
@@ -287,7 +307,7 @@ class Dataflow:
     def sources(self) -> tuple[str, ...]:
         """What `_packages` reads, in order: without names, a checkpoint knows sources by their order."""
         own = {
-            "timer": self.options.clock,
+            "timer": self._clock,
             "control log": self.commands,
             "memory manager": self.choices,
             "end": self.options.ending,
@@ -305,7 +325,7 @@ class Dataflow:
         packages = self._decoded(name, to, said)
         if packages is None:
             rows = stream_rows(df, stream, self.streams, self.prefixes, self.options, spoken)
-            packages = rows.mapInArrow(Partitioner(to, said), PACKED_DDL)
+            packages = rows.mapInArrow(self._partitioner(name, to, said), PACKED_DDL)
         return packages if stream.recorded else self._stamped(packages)
 
     def _decoded(self, name: str, to: list[Target], said: Speech | None) -> DataFrame | None:
@@ -323,13 +343,18 @@ class Dataflow:
             [target.stream for target in to],
             marks=not drops_rows(self.options, stream),
             all_columns=said is not None or self.outlet.kinds != {RESULT},
+            reads=None if self.files is None else self.files.plan,
         )
         if entering is None:
             return None
         now = self._now(found.listed) if entering.clock else None
         reached = None if found.past else found.reached(stream, self.streams.ticks_per_second)
         entering = replace(entering, reached=reached is not None or found.recorded is not None)
-        return found.partitioned(entering, Partitioner(to, said), PACKED_DDL, now, reached)
+        return found.partitioned(entering, self._partitioner(name, to, said), PACKED_DDL, now, reached)
+
+    def _partitioner(self, name: str, to: list[Target], said: Speech | None) -> Partitioner:
+        files = self.files if self.files is not None and self.files.stream == name else None
+        return Partitioner(to, said, files)
 
     @property
     def _unread_speakers(self) -> list[str]:
@@ -349,7 +374,7 @@ class Dataflow:
 
     def _timer(self) -> DataFrame | None:
         """The ticks: one source for all hosts."""
-        timer = self.options.clock
+        timer = self._clock
         if timer is None:
             return None
         if self.options.arrival is not None:
@@ -369,7 +394,7 @@ class Dataflow:
 
     def _stamped(self, packages: DataFrame) -> DataFrame:
         """The packages with the instant of the micro-batch."""
-        return packages.withColumn("now", self._now(packages))
+        return packages.withColumn("now", by_reference(self._now(packages), F.col("shard")))
 
     def _now(self, df: DataFrame) -> Column:
         return now(df, self.streams.ticks_per_second, self.options)

@@ -63,11 +63,13 @@ from headrace.runtimes.spark.driver.record import read as read_record
 from headrace.runtimes.spark.driver.record import write as write_record
 from headrace.runtimes.spark.driver.source_names import can_have_names, have_names, with_settings
 from headrace.runtimes.spark.driver.status import Described, StatusKeeper, read_status
-from headrace.runtimes.spark.driver.stream_rows import StreamSet
+from headrace.runtimes.spark.driver.stream_rows import TICKS_IN, StreamSet
+from headrace.runtimes.spark.driver.task_files import task_files
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.writing import KINDS, JobQuery, Sink, Writer, as_sink, to_sinks
 from headrace.runtimes.spark.types import as_given
 from headrace.runtimes.spark.worker.controlling import IN_BAND
+from headrace.runtimes.spark.worker.task_files import TaskFiles
 from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, History, Status
 from headrace.runtimes.why import Why
 from headrace.sql import Query
@@ -504,9 +506,19 @@ class Job:
             services={name: each.query.service for name, each in queries.items()},
             movable=True,
             partitions=start.before.partitions or self.options.job_partitions_in(self.spark),
+            files=None if control is not None else self._task_files(queries, inputs),
             **({} if control is None else control.of_dataflow),
         )
         return dataflow, queries
+
+    def _task_files(self, queries: Mapping[str, JobQuery], inputs: Inputs) -> TaskFiles | None:
+        """The results that the tasks write themselves which read their rows.
+
+        Commands of a control log could make rows late, and bring queries that need the rows in a shard.
+        """
+        if any(TICKS_IN in df.columns for df in self._frames.values()):
+            return None  # the host compares these times with those of the time column
+        return task_files(queries, inputs, self.options, self.spark)
 
     def _own_control(self, queries: Mapping[str, JobQuery], record: Record | None) -> Control | None:
         """The control log of the job itself, with the commands that are there now."""

@@ -24,6 +24,7 @@ from headrace.runtimes.spark.driver.unpack import Unpack
 from headrace.runtimes.spark.types import spark_schema
 from headrace.runtimes.spark.versions import arrow_schema, is_connect
 from headrace.runtimes.spark.worker.partitioner import task_number
+from headrace.runtimes.spark.worker.task_files import draft_of
 from headrace.schema import Schema
 
 CODECS: Final = {
@@ -87,6 +88,10 @@ class ParquetFolder:
             return None
         return ParquetFolder(Path(local), codec)
 
+    def show(self, batch: int, files: list[str]) -> None:
+        """Show the files that tasks have written to the draft already."""
+        self._finish(batch, draft_of(self.path, batch), files)
+
     def write(self, batch: int, unpack: Unpack, packed: pa.RecordBatch) -> None:
         """Write rows that are in the driver."""
         draft = self._draft(batch)
@@ -101,7 +106,7 @@ class ParquetFolder:
 
     def _draft(self, batch: int) -> Path:
         """An empty hidden folder for tasks to write to. What a failed attempt left is removed."""
-        draft = self.path / f".batch={batch}.draft"
+        draft = draft_of(self.path, batch)
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         return draft

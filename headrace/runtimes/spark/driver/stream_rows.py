@@ -188,6 +188,15 @@ def now(df: DataFrame, per_second: int | None, options: SparkOptions) -> Column:
     return clock_ticks(F.unix_micros(F.current_timestamp()), per_second)
 
 
+def by_reference(number: Column, whole: Column) -> Column:
+    """A number that differs in each micro-batch, for rows in which `whole` is an integer.
+
+    Spark writes a number into the Java code that it compiles, so it would compile in each micro-batch. It
+    refers to an array instead, and does not compute an index that depends on the row in advance.
+    """
+    return F.get(F.array(number), whole - whole)
+
+
 def clock_ticks(micros: Column, per_second: int | None) -> Column:
     """Microseconds of the clock as ticks of the query. With sequence numbers the clock keeps microseconds."""
     if per_second is None or per_second == MICROS:

@@ -108,8 +108,12 @@ class TaskStream:
         *,
         marks: bool,
         all_columns: bool,
+        reads: Plan | None = None,
     ) -> Entering | None:
-        """How the rows enter a partitioner; None if only Spark can convert them to what it takes."""
+        """How the rows enter a partitioner; None if only Spark can convert them to what it takes.
+
+        `reads`, if given, is the only plan that reads their columns, in the partitioner itself.
+        """
         source = links(chain)[0]
         assert isinstance(source, Source)
         if not self.can_enter(source, time_column, arrival):
@@ -122,7 +126,7 @@ class TaskStream:
         column = None
         if stream.sources is not None and not isinstance(chain, Source):
             column = stream.sources.name
-        needed = None if all_columns else _needed(chain, streams)
+        needed = None if all_columns else _needed(chain, streams) if reads is None else _read_by(reads)
         if needed is not None:
             own = (
                 timing and timing.column,
@@ -160,6 +164,11 @@ def _needed(chain: Plan, streams: Sequence[StreamSpec]) -> frozenset[str] | None
         )
     found = _read(chain, names)
     return None if found >= frozenset(links(chain)[0].schema.names) else found
+
+
+def _read_by(plan: Plan) -> frozenset[str]:
+    """The columns of its stream that a plan of filters and projections reads."""
+    return _read(plan, frozenset(plan.schema.names))
 
 
 def _read(chain: Plan, names: frozenset[str] | set[str]) -> frozenset[str]:

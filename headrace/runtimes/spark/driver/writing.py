@@ -166,7 +166,11 @@ class Writer:
         here = filled.bodies(kind, owners)
         rows = of_kind(kind) & F.col(named("query" if kind == RESULT else "stream")).isin(*sorted(owners))
         folder = sink.by_arrow(spark, schema) if isinstance(sink, Files) else None
-        if folder is not None and here is not None:
+        written = filled.files.get(name, []) if kind == RESULT else []
+        if written:
+            assert folder is not None
+            folder.show(batch, written)
+        elif folder is not None and here is not None:
             folder.write(batch, unpack, as_batch(here))
         elif folder is not None:
             folder.collect(batch, unpack, packed_bodies(combined, rows, unpack))
@@ -200,17 +204,20 @@ def _owners(kind: str, name: str, of: JobQuery) -> frozenset[str]:
 class Filled:
     """What a micro-batch has rows of: by kind and query or stream, its bodies with their shards.
 
-    A body that is too large for the driver is None.
+    A body that is too large for the driver is None. `files` are, by query, those with results that tasks
+    have written themselves.
     """
 
     found: Mapping[tuple[str, str], list[tuple[int, bytes | None]]]
     seen: Seen = field(default_factory=Seen)
+    files: Mapping[str, list[str]] = field(default_factory=dict)
 
     @staticmethod
     def of(combined: DataFrame) -> Filled:
         """Look once at the rows of a micro-batch."""
-        body = F.col(named("body"))
-        rows = combined.where(body.isNotNull() & F.col(KIND).isin(*KINDS, METRICS, REASONS))
+        body, file = F.col(named("body")), F.col(named("stream"))
+        filled = body.isNotNull() | (file.isNotNull() & (F.col(KIND) == RESULT))
+        rows = combined.where(filled & F.col(KIND).isin(*KINDS, METRICS, REASONS))
         owner, small = (
             F.coalesce(named("query"), named("stream")),
             F.length(body) <= tuning.current.driver_bytes,
@@ -218,19 +225,26 @@ class Filled:
         found: dict[tuple[str, str], list[tuple[int, bytes | None]]] = {}
         results: Counter[str] = Counter()
         texts: dict[str, list[bytes]] = {METRICS: [], REASONS: []}
-        for kind, name, shard, number, some in rows.select(
-            KIND, owner, named("shard"), named("rows"), F.when(small | ~F.col(KIND).isin(*KINDS), body)
+        files: dict[str, list[str]] = {}
+        for kind, name, shard, number, some, stream in rows.select(
+            *(KIND, owner, named("shard"), named("rows")),
+            F.when(small | ~F.col(KIND).isin(*KINDS), body),
+            file,
         ).collect():
             if kind in texts:
                 texts[kind].append(bytes(some))
                 continue
-            found.setdefault((kind, name), []).append((shard, some))
             results[name] += number if kind == RESULT else 0
-        return Filled(found, Seen(tuple(texts[METRICS]), tuple(texts[REASONS]), results))
+            if kind == RESULT and stream is not None:
+                files.setdefault(name, []).append(stream)
+            else:
+                found.setdefault((kind, name), []).append((shard, some))
+        return Filled(found, Seen(tuple(texts[METRICS]), tuple(texts[REASONS]), results), files)
 
     def any(self, kind: str, owners: Collection[str]) -> bool:
         """Whether there are rows of this kind."""
-        return any((kind, owner) in self.found for owner in owners)
+        written = kind == RESULT and not self.files.keys().isdisjoint(owners)
+        return written or any((kind, owner) in self.found for owner in owners)
 
     def bodies(self, kind: str, owners: Collection[str]) -> list[tuple[int, bytes]] | None:
         """The rows of this kind as Arrow bytes; None if they are not all here."""

@@ -73,6 +73,7 @@ class Package:
     or `NO_TIME` if that is unknown.
     `promises` are punctuations and heartbeats that came as rows (`promising.Speech`).
     `cells` and `seen_cells` are the sources of rows and of times, if the stream has sources by a column.
+    `written` is the number of rows whose results the task that read them has written itself.
     """
 
     stream: int
@@ -93,10 +94,11 @@ class Package:
     promises: npt.NDArray[np.uint8] | None = None
     cells: npt.NDArray[np.uint16] | None = None
     seen_cells: npt.NDArray[np.uint16] | None = None
+    written: int | None = None
 
     FIELDS = (
         *("rows", "times", "clocks", "seen", "seen_at", "ends", "signs", "heartbeat", "side_output", "bad"),
-        *("clock", "reached", "commands", "promises", "cells", "seen_cells"),
+        *("clock", "reached", "commands", "promises", "cells", "seen_cells", "written"),
     )
 
     def body(self) -> bytes:

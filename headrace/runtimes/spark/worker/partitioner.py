@@ -23,7 +23,8 @@ from headrace.plan.analysis.partials import Partials
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.plan.nodes.trees import sources_of
 from headrace.runtimes.spark.driver.reading import ALL
-from headrace.runtimes.spark.worker.answers import REJECTED, side_output_count
+from headrace.runtimes.spark.worker.answers import REJECTED, RESULT, side_output, side_output_count
+from headrace.runtimes.spark.worker.budgeting import batch_number
 from headrace.runtimes.spark.worker.engine_cache import freeze_worker_heap
 from headrace.runtimes.spark.worker.packing import (
     COMMANDS,
@@ -41,6 +42,7 @@ from headrace.runtimes.spark.worker.preaggregate import Preaggregation
 from headrace.runtimes.spark.worker.promising import Speech
 from headrace.runtimes.spark.worker.shards import shard_of, split
 from headrace.runtimes.spark.worker.source_column import Cells, SourceColumn
+from headrace.runtimes.spark.worker.task_files import TaskFile, TaskFiles
 from headrace.schema import Schema
 from headrace.time.row_promises import WILD, Said
 from headrace.time.timestamp import FARTHEST, MAX_TIME, MIN_TIME
@@ -169,11 +171,15 @@ class Partitioner:
     """Packs the rows of a stream by shard, once for each host that reads it.
 
     Rows are read and checked once. The first host that reads the rows also gets those that are rejected.
+    With `files`, the results are written here, and hosts get only what they need to know about the rows.
     """
 
-    def __init__(self, targets: Sequence[Target], speech: Speech | None = None) -> None:
+    def __init__(
+        self, targets: Sequence[Target], speech: Speech | None = None, files: TaskFiles | None = None
+    ) -> None:
         self._targets = sorted(targets, key=lambda each: each.stream.witness)
         self._speech = speech
+        self._files = files
 
     @property
     def _stream(self) -> StreamSpec:
@@ -181,6 +187,15 @@ class Partitioner:
         return self._targets[0].stream
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._files is None:
+            yield from self._packed(batches, None)
+        else:
+            with self._files.opened(batch_number() or 0, task_number()) as file:
+                yield from self._packed(batches, file)
+        freeze_worker_heap()
+
+    def _packed(self, batches: Iterator[pa.RecordBatch], file: TaskFile | None) -> Iterator[pa.RecordBatch]:
+        """The packages for all hosts; with a `file`, it gets the results."""
         keys = [[compile(key, t.stream.source.schema) for key in t.stream.keys] for t in self._targets]
         reduced = [
             None if t.stream.partials is None else Preaggregation(t.stream.partials) for t in self._targets
@@ -198,6 +213,8 @@ class Partitioner:
             if not good.num_rows:
                 continue
             arrived = self._arrived(good)
+            if file is not None:
+                arrived = file.take(arrived)
             for i, target in enumerate(self._targets):
                 reduce = reduced[i]
                 sent = arrived if reduce is None else self._reduced(arrived, reduce)
@@ -210,7 +227,20 @@ class Partitioner:
                 shard_keys = target.route.shard_keys
                 last = [Package(target.stream.number, 0, reached=reached) for _ in shard_keys]
                 yield packed_batch(target.route, shard_keys, origin, number + 1, last)
-        freeze_worker_heap()
+        if file is not None:
+            file.close()
+            for package in self._about(file):
+                yield self._to_first(package, origin, number + 2)
+
+    def _about(self, file: TaskFile) -> Iterator[Package]:
+        """What the host and the driver must know about the results that were written here."""
+        assert self._files is not None
+        if file.read:
+            yield Package(self._stream.number, 0, written=file.read)
+        if file.rows:
+            made = {"query": self._files.query, "stream": file.name, "rows": file.rows}
+            told = np.frombuffer(to_ipc(side_output(RESULT, 0, made)), np.uint8)
+            yield Package(PASSING, 0, side_output=told)
 
     def _to_first(self, package: Package, origin: int, number: int) -> pa.RecordBatch:
         """A package for the first shard of the first host."""
@@ -451,10 +481,15 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held.append(batch)
             rows += batch.num_rows
         if rows >= ROWS:
-            yield pa.concat_batches(held)
+            yield _as_one(held)
             held, rows = [], 0
     if held:
-        yield pa.concat_batches(held)
+        yield _as_one(held)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows in one batch, without a copy if they are."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -367,6 +367,8 @@ def _push(engine: Engine, stream: str, package: Package, now: int) -> None:
     if package.bad is not None:
         for code, reason, raw in json.loads(bytes(package.bad)):
             engine.streams.reject(stream, [raw], code, reason)
+    if package.written is not None:
+        engine.streams.merged(stream, package.written)
     rows = package.rows
     if rows is None or not rows.num_rows:
         return
