@@ -157,15 +157,23 @@ def bounds(*names: str) -> dict[str, dict[str, str]]:
 # --- runs -------------------------------------------------------------------------------------------------
 
 
+_SPENT: Final[dict[tuple[int, float], float]] = {}
+"""By process, the CPU time that was seen last."""
+
+
 def cpu_seconds() -> float:
-    """CPU time of this process and all below it: the JVM, Python workers, and those that have ended."""
+    """CPU time of this process and all below it: the JVM, Python workers, and those that have ended.
+
+    Spark ends workers that were idle for a minute, and the parent of its workers does not take over their
+    time: what was seen last counts.
+    """
     own = psutil.Process()
-    total = 0.0
     for process in (own, *own.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
+            spent = times.user + times.system + times.children_user + times.children_system
+            _SPENT[process.pid, process.create_time()] = spent
+    return sum(_SPENT.values())
 
 
 def memory_bytes() -> int:
@@ -230,6 +238,7 @@ def run(spark: SparkSession, contender: Contender, answers: Callable[[Path], tup
         before = cpu_seconds()
         while not query.awaitTermination(1):
             most = max(most, memory_bytes())
+            cpu_seconds()  # a worker may end
         spent = cpu_seconds() - before
         progress = [dict(p.durationMs) for p in query.recentProgress if "addBatch" in p.durationMs]
         return Run(progress, spent, max(most, memory_bytes()), answers(home / "out"))

@@ -139,6 +139,7 @@ FIXTURES = {
         (("abcdefghijklmnopqrstuvwxyz", "[a-z]{3}"), 8),
         (("aaaa", "aa"), 2),
         (("straße", "c"), 0),
+        (("straße ßß", "ß"), 3),
     ],
     "reverse": [(("Spark SQL",), "LQS krapS")],
     "lpad": [(("hi", 5, "??"), "???hi"), (("hi", 1, "??"), "h"), (("hi", 4), "  hi"), (("hi", 3, ""), "hi")],

@@ -123,8 +123,11 @@ def _extracting(pattern: str, group: int = 1) -> Vector | None:
 def _counting(pattern: str) -> Vector | None:
     """The number of matches: each match is replaced by a mark, and the marks are counted.
 
-    Arrow's count treats the text after a match as a new text, in which `^` matches again.
+    Arrow's count treats the text after a match as a new text, in which `^` matches again. A pattern that only
+    matches itself needs no regular expression.
     """
+    if pattern.isalnum():
+        return arrow.function("count_substring", pc.MatchSubstringOptions(pattern))
     try:
         _groups(pattern)
     except NotRegular:
