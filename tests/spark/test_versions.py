@@ -8,6 +8,7 @@ expects foreachBatch to run in this process: with Spark Connect it does not.
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -46,7 +47,7 @@ from tests.spark.simulated import MicroBatch, Outcome, embedded
 from tests.spark.test_zones import IN_ORDER, OPTIONS, asked, in_zone
 from tests.spark.test_zones import ran as run_to_parquet
 from tests.spark.test_zones import table as zoned_rows
-from tests.spark.versions import EXPECTED, FEATURES, NOT_RUN, PAGE, REFUSED, page_table, table
+from tests.spark.versions import EXPECTED, FEATURES, NOT_RUN, PAGE, REFUSED, page_table, reported, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -439,6 +440,19 @@ def test_there_is_one_test_for_each_feature() -> None:
         if any(mark.name == "versions" for mark in getattr(each, "pytestmark", []))
     }
     assert marked == set(FEATURES)
+
+
+def test_a_report_says_what_was_refused(tmp_path: Path) -> None:
+    """Regression: `make test-spark-versions` failed in every test, because pytest warned of the report."""
+    tests = tmp_path / "test_small.py"
+    lines = [
+        "def test_apply(record_property):",
+        "    record_property('refused', 'HR-SP35')",
+        "def test_job(): 1 / 0",
+    ]
+    tests.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(tests)]
+    assert reported(command, os.environ) == {"apply": "refused, HR-SP35", "job": "FAILED"}
 
 
 def test_versions_are_found_by_their_numbers() -> None:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -77,13 +77,22 @@ def table(seen: Seen, homes: Iterable[Home] = HOMES) -> str:
 
 def ran(python: str, version: Number, connect: bool) -> dict[tuple[str, Home], str]:
     """Run the tests with one version; by feature, what was seen."""
+    environment = {**os.environ, CONNECT: "1" if connect else ""}
+    seen = reported(
+        [python, "-m", "pytest", "-q", "-m", "versions", "tests/spark/test_versions.py"], environment
+    )
+    return {(feature, (version, connect)): what for feature, what in seen.items()}
+
+
+def reported(pytest: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Run a command of pytest; by feature, what was seen."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [python, "-m", "pytest", "-q", "-m", "versions", f"--junitxml={report}"]
-        environment = {**os.environ, CONNECT: "1" if connect else ""}
-        subprocess.run([*command, "tests/spark/test_versions.py"], cwd=ROOT, env=environment, check=False)
+        # Of properties in the other family of reports, pytest warns, and warnings are errors here.
+        to = ["-o", "junit_family=xunit1", f"--junitxml={report}"]
+        subprocess.run([*pytest, *to], cwd=ROOT, env=environment, check=False)
         cases = ElementTree.parse(report).iter("testcase") if report.exists() else []
-        return {(_feature(case), (version, connect)): _result(case) for case in cases}
+        return {_feature(case): _result(case) for case in cases}
 
 
 def connectors(python: str) -> bool:
