@@ -120,7 +120,7 @@ class Builder:
         self,
         range: Duration | None = None,
         *,
-        min: Duration | None = None,
+        min: Duration | int | None = None,
         slide: Duration | None = None,
         rows: int | None = None,
         partition_by: Keys | None = None,
@@ -130,7 +130,7 @@ class Builder:
     ) -> Builder:
         """Put a window on a stream: `[RANGE … SLIDE …]`, `[PARTITION BY … ROWS …]`, `[NOW]`, …
 
-        With `min`, the window is adaptive and `range` is its maximum: `[RANGE MIN …, MAX …]`.
+        With `min`, the window is adaptive and `range` or `rows` is its maximum: `[RANGE MIN …, MAX …]`.
         """
         clause = window_clause(
             range=range,

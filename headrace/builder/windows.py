@@ -74,13 +74,27 @@ def _partition(keys: Keys) -> str:
     return ", ".join(piece(each, "a key").text for each in listed(keys))
 
 
+def _rows(rows: object, min: object = None) -> str:
+    """A number of rows, or two between which it may change."""
+    if min is None:
+        return f"ROWS {count_of(rows, 'rows')}"
+    return f"ROWS MIN {count_of(min, 'min')}, MAX {count_of(rows, 'rows')}"
+
+
 FORMS: Final[dict[frozenset[str], Callable[..., str]]] = {
     frozenset({"range"}): lambda range: f"RANGE {duration(range)}",
     frozenset({"range", "slide"}): lambda range, slide: f"RANGE {duration(range)} SLIDE {duration(slide)}",
     frozenset({"range", "min"}): lambda range, min: f"RANGE MIN {duration(min)}, MAX {duration(range)}",
-    frozenset({"rows"}): lambda rows: f"ROWS {count_of(rows, 'rows')}",
+    frozenset({"range", "min", "slide"}): (
+        lambda range, min, slide: f"RANGE MIN {duration(min)}, MAX {duration(range)} SLIDE {duration(slide)}"
+    ),
+    frozenset({"rows"}): _rows,
+    frozenset({"rows", "min"}): _rows,
     frozenset({"rows", "partition_by"}): (
-        lambda rows, partition_by: f"PARTITION BY {_partition(partition_by)} ROWS {count_of(rows, 'rows')}"
+        lambda rows, partition_by: f"PARTITION BY {_partition(partition_by)} {_rows(rows)}"
+    ),
+    frozenset({"rows", "min", "partition_by"}): (
+        lambda rows, min, partition_by: f"PARTITION BY {_partition(partition_by)} {_rows(rows, min)}"
     ),
     frozenset({"session"}): lambda session: f"SESSION {duration(session)}",
     frozenset({"session", "partition_by"}): (

@@ -77,7 +77,8 @@ def _quality(status: Status) -> Table:
     """The table of adaptive windows and granularities."""
     table = _table("adaptive", "now", "min", "max", "changes")
     for each in status.quality.values():
-        sizes = (length(ticks, status.ticks_per_second) for ticks in (each.value, each.least, each.most))
+        values = (each.value, each.least, each.most)
+        sizes = (f"{v:,} rows" if each.rows else length(v, status.ticks_per_second) for v in values)
         table.add_row(each.what, *sizes, f"{each.changes:,}")
     return table
 

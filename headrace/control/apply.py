@@ -30,7 +30,7 @@ from headrace.errors import ControlError, GraphError
 from headrace.pipeline.load import instant
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.plan.nodes.core import Granularity, Plan
-from headrace.plan.nodes.quality import adaptable, bounds_of
+from headrace.plan.nodes.quality import adaptable, bounds_of, counts_rows
 from headrace.plan.nodes.trees import sources_of
 from headrace.spill.store import SpillStore
 from headrace.time.durations import readable, ticks
@@ -232,17 +232,32 @@ def resized(pipeline: Pipeline, command: Resize) -> tuple[Plan, int, int | None]
             hint=f"one of: {names}",
         )
     domain = pipeline.ticks_per_second
-    size = ticks(command.size, domain, command.query)
+    rows = counts_rows(windows[name])
+    size = _count(command.size, name) if rows else ticks(command.size, domain, command.query)
     bounds = bounds_of(windows[name])
     assert bounds is not None
     if size not in bounds:
-        least, most = readable(bounds.least, domain), readable(bounds.most, domain)
+        least, most, step = (
+            f"{each} rows" if rows else readable(each, domain)
+            for each in (bounds.least, bounds.most, bounds.step)
+        )
+        steps = f", in steps of {step}" if bounds.step > 1 else ""
         raise ControlError(
             "HR-L009",
             f"{command.size!r} is outside of the bounds of {name!r} in query {command.query!r}",
-            hint=f"from {least} to {most}",
+            hint=f"from {least} to {most}{steps}",
         )
     return windows[name], size, None if command.since is None else instant_of(pipeline, command.since)
+
+
+def _count(written: str | int, window: str) -> int:
+    """The number of rows of a window: `500` or `500 rows`."""
+    digits = str(written).lower().removesuffix("rows").strip()
+    if not digits.isdecimal() or len(digits) > 18:
+        raise ControlError(
+            "HR-L009", f"{written!r} is not a number of rows", place=window, hint="write 500, or 500 rows"
+        )
+    return int(digits)
 
 
 def punctuation_of(pipeline: Pipeline, command: Punctuate) -> Punctuation:

@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.pipeline import PipelineQuery
 from headrace.plan.nodes.core import Granularity
-from headrace.plan.nodes.quality import bounds_of
+from headrace.plan.nodes.quality import bounds_of, counts_rows
 from headrace.runtimes.sending import Sent, send
 from headrace.runtimes.status import Status
 from headrace.runtimes.status_file import read_status
@@ -156,14 +156,14 @@ def _query(query: PipelineQuery, pipeline: Pipeline) -> dict[str, Any]:
     domain = pipeline.ticks_per_second
     windows = []
     for name, node in windows_of(query).items():
-        bounds = bounds_of(node)
+        bounds, rows = bounds_of(node), counts_rows(node)
         if bounds is not None:
             windows.append(
                 {
                     "name": name,
                     "granularity": isinstance(node, Granularity),
-                    "least": readable(bounds.least, domain),
-                    "most": readable(bounds.most, domain),
+                    "least": str(bounds.least) if rows else readable(bounds.least, domain),
+                    "most": f"{bounds.most} rows" if rows else readable(bounds.most, domain),
                 }
             )
     return {

@@ -411,7 +411,7 @@ class Transfer:
                 continue
             history, bounds = operator.history, operator.history.bounds
             wanted = bounds.best if history.value == self._best.get(id) else history.value
-            wanted = min(max(wanted, bounds.least), bounds.most)
+            wanted = bounds.nearest(wanted)
             if wanted != history.value or any(value not in bounds for value in history.to_come()):
                 operator.change(operator.earliest, wanted)
 

@@ -17,6 +17,7 @@ from headrace.graph.node import Node
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.state.history import Entries
 from headrace.plan.nodes.core import Plan
+from headrace.plan.nodes.quality import counts_rows
 from headrace.plan.show import Span, show_node
 
 SpanOf = Callable[[Sequence[str]], Span]
@@ -28,7 +29,7 @@ class Setting:
     """A window or a granularity that may change: its queries, its bounds, its value and its history.
 
     `history` are pairs (t, value): rows with time ≥ t get the value. `earliest` is the first instant from
-    which it can still be changed.
+    which it can still be changed. Values differ by multiples of `step`. `rows`: they count rows, not ticks.
     """
 
     node: str
@@ -39,12 +40,15 @@ class Setting:
     value: int
     history: Entries
     earliest: int
+    step: int = 1
+    rows: bool = False
 
     def __str__(self) -> str:
         return self.described(str)
 
     def described(self, span: Span) -> str:
         """The setting as text; `span` formats durations."""
+        span = _rows if self.rows else span
         now = f"{span(self.value)} now, from {span(self.least)} to {span(self.most)}"
         return f"{self.node}: {self.what}; {now}; {self._changes()}"
 
@@ -124,8 +128,22 @@ def _setting(node: Node, queries: list[str], span: Span) -> Setting:
     least, most = history.bounds.least, history.bounds.most
     what = show_node(node.plan, span)
     return Setting(
-        node.name, what, tuple(queries), least, most, history.value, history.entries, operator.earliest
+        node.name,
+        what,
+        tuple(queries),
+        least,
+        most,
+        history.value,
+        history.entries,
+        operator.earliest,
+        history.bounds.step,
+        counts_rows(node.plan),
     )
+
+
+def _rows(count: int) -> str:
+    """A number of rows as text."""
+    return f"{count} rows"
 
 
 def in_force(histories: Mapping[Plan, Sequence[tuple[int, int]]], times: ArrayLike) -> dict[Plan, Times]:
@@ -144,13 +162,14 @@ def _resize(node: Node, value: int, at: int | None, clamp: bool = False) -> int:
         raise not_adaptable(node.name)
     bounds = operator.history.bounds
     if clamp:
-        value = min(max(value, bounds.least), bounds.most)
+        value = bounds.nearest(value)
     if isinstance(value, bool) or not isinstance(value, int) or value not in bounds:
         raise GraphError(
             "HR-G016",
             f"{value!r} is outside of the bounds of all queries that use it",
             place=node.name,
-            hint=f"from {bounds.least} to {bounds.most}",
+            hint=f"from {bounds.least} to {bounds.most}"
+            + (f", in steps of {bounds.step}" if bounds.step > 1 else ""),
         )
     instant = operator.earliest if at is None else at
     if instant < operator.earliest:

@@ -52,6 +52,47 @@ def enqueue(
 
 @kernel(
     nb.int64(
+        *(_READ_I64, _READ_I64, nb.int64, nb.int64[:], nb.int64[:], nb.int64[:], nb.int64[:]),
+        *(nb.int64[:], nb.int64[:]),
+    ),
+)
+def enqueue_each(
+    codes: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+    first: int,
+    heads: npt.NDArray[np.int64],
+    tails: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    following: npt.NDArray[np.int64],
+    displaced: npt.NDArray[np.int64],
+    by: npt.NDArray[np.int64],
+) -> int:
+    """Like `enqueue`, but row `first + i` leaves at most `limits[i]` rows in its chain, itself included.
+
+    `displaced` gets the rows that leave, oldest first, and `by` the i that displaces each; returns how many.
+    """
+    count = 0
+    for i in range(codes.size):
+        code, row = codes[i], first + i
+        if sizes[code] > 0:
+            following[tails[code]] = row
+        else:
+            heads[code] = row
+        tails[code] = row
+        following[row] = NONE
+        sizes[code] += 1
+        while sizes[code] > limits[i]:
+            old = heads[code]
+            heads[code] = following[old]
+            following[old] = GONE
+            displaced[count], by[count] = old, i
+            count += 1
+            sizes[code] -= 1
+    return count
+
+
+@kernel(
+    nb.int64(
         *(_READ_I64, nb.int64, nb.int64, nb.int64[:], nb.int64[:], nb.int64[:], nb.int64[:]),
         *(nb.int64[:], nb.int64[:]),
     ),

@@ -153,6 +153,8 @@ def charge(graph: Graph, held: Account, rows: Rows) -> dict[int, float]:
         waiting = 0 if node.sinks and not node.successors else held.arcs[node.name]
         if node.id in rows:
             charged[node.id] += 0 if isinstance(node.plan, Granularity) else waiting
+            if node.operator.keeps_rows:
+                charged[node.id] += held.states[node.name]
             continue
         sides = node.operator.memory.bytes_by_input() or ()
         for before, size in zip(node.predecessors, sides, strict=False):

@@ -21,7 +21,7 @@ from headrace.memory.flows import Arrivals, rate_of
 from headrace.plan.nodes.core import Granularity, IStream, Plan, Project, Select, Union, Window
 from headrace.plan.nodes.quality import bounds_of, without_bounds
 from headrace.plan.nodes.trees import sources_of
-from headrace.plan.nodes.windows import Range, Rows
+from headrace.plan.nodes.windows import Range, Rows, Sliding
 
 OVERHEAD: Final = 2.5
 LINE: Final = 48
@@ -51,10 +51,9 @@ class Measured:
 
     def demand(self, window: Window, held: bool) -> Demand | None:
         """A window of a new query as input to `choose`; None if it holds no rows for a time."""
-        spec = window.spec
-        if not isinstance(spec, Range):
+        spec, bounds = window.spec, bounds_of(window)
+        if not isinstance(spec, (Range, Sliding)) or (isinstance(spec, Sliding) and bounds is None):
             return None
-        bounds = bounds_of(window)
         least, most = (spec.size, spec.size) if bounds is None else (bounds.least, bounds.most)
         behind = self._behind(window)
         share = self.shares.get(without_bounds(window), 1.0)
@@ -89,7 +88,9 @@ class Measured:
         """Bytes of a window of rows: of one partition, as it is not known how many there are."""
         behind = self._behind(window)
         came = any(each.rows for each in behind)
-        return window.spec.count * self._cost(behind) if isinstance(window.spec, Rows) and came else 0.0
+        if not isinstance(window.spec, Rows) or not came:
+            return 0.0
+        return (window.spec.least or window.spec.count) * self._cost(behind)
 
     def _cost(self, behind: Sequence[Arrivals]) -> float:
         """What a row costs while it is held: as measured, but not less than the row itself."""
@@ -138,7 +139,7 @@ def _hint(plan: Plan, measured: Measured, limit: float, span: Callable[[int], st
         f"{sources_of(window)[0].name} [RANGE{'' if window.spec.least is None else ' MIN'} "
         f"{span(_shrunk(window.spec.least or window.spec.size, share))}]"
         for window in dict.fromkeys(window for window, _, _ in _windows(plan))
-        if isinstance(window.spec, Range)
+        if isinstance(window.spec, (Range, Sliding))
     ]
     return f"it fits with {', '.join(found)}; or with "
 

@@ -135,10 +135,12 @@ def decide(needs: Needs, budget: int) -> Decision:
     if grains and outlook.peak([each.size for each in windows]) <= last * budget:
         sizes = [max(size, each.size) for size, each in zip(sizes, windows, strict=True)]
         values = [min(value, each.size) for value, each in zip(values, grains, strict=True)]
-    sizes = [settled(d, size, d.unchanged, pressed) for d, size in zip(windows, sizes, strict=True)]
+    sizes = [
+        settled(d, d.allowed(size), d.unchanged, pressed) for d, size in zip(windows, sizes, strict=True)
+    ]
     longest = [max((windows[i].most for i in each.windows), default=each.most) for each in grains]
     values = [
-        settled_grain(grain, value, grain.unchanged, pressed, longest[i])
+        settled_grain(grain, grain.allowed(value), grain.unchanged, pressed, longest[i])
         for i, (grain, value) in enumerate(zip(grains, values, strict=True))
     ]
     needed = outlook.at(values).peak(sizes)
@@ -202,6 +204,7 @@ class Outlook:
     ) -> None:
         self.demands = demands
         both: list[Demand | GrainDemand] = [*demands, *grains]
+        self._counted = np.array([d.counted for d in both], np.bool_)
         self._now = np.array([d.now for d in both], np.float64)
         self._delay = np.array([d.delay for d in both], np.float64)
         self._windows = [each.windows for each in grains]
@@ -245,8 +248,9 @@ class Outlook:
         lengths = np.array([*own, *behind]) + self._delay
         times = np.concatenate((self._marks, self._now + lengths))
         held = np.interp(times, self._marks, self._held)
-        new = np.clip(times[:, None] - self._now, 0, lengths) @ self._cost
-        return float((held + new).max())
+        new = np.clip(times[:, None] - self._now, 0, lengths) @ np.where(self._counted, 0.0, self._cost)
+        counted = lengths[self._counted] @ self._cost[self._counted]
+        return float((held + new).max() + counted)
 
 
 def _committed(times: Reals, first: Reals, last: Reals, weight: Reals) -> Reals:
@@ -292,7 +296,7 @@ class _Adjustable:
     `size` is the current one, `weight` the importance of the queries that a change affects. `rate` is the
     number of rows per tick from `now` on; `bytes` is what a row costs while it is held, in all operators.
     `delay` is by how much rows outlive their ends because another stream is behind. `unchanged` are the ticks
-    since the last change.
+    since the last change. Values differ from the greatest one by multiples of `step`.
     """
 
     least: int
@@ -305,15 +309,24 @@ class _Adjustable:
     delay: int = 0
     cohorts: tuple[Cohort, ...] = ()
     unchanged: int = MAX_TIME
+    step: int = 1
+    counted: bool = False
+
+    def allowed(self, value: int) -> int:
+        """The greatest allowed value that is not more than `value`."""
+        return self.most - -(-(self.most - value) // self.step) * self.step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand(_Adjustable):
-    """A window."""
+    """A window. If it is `counted`, its size is a number of rows and `rate` the number of its partitions.
+
+    A window of rows needs the bytes of all its rows from the start: it has no cohorts that leave with time.
+    """
 
     @property
     def cost(self) -> float:
-        """Bytes that one more tick of window costs in the long run."""
+        """Bytes that one more tick of window, or row of each partition, costs in the long run."""
         return self.rate * self.bytes
 
 

@@ -13,7 +13,9 @@ from headrace.graph.origins import sources_behind
 from headrace.memory.choice import MANY, Cohort, Demand, lines_a_row
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
+from headrace.operators.rows_window import AdaptableRows
 from headrace.plan.nodes.core import Granularity, Window
+from headrace.plan.nodes.quality import window_bounds
 from headrace.plan.nodes.windows import Range
 from headrace.time.timestamp import plus
 
@@ -32,9 +34,14 @@ class Flow:
         self.cost: float | None = None
         self.share = 1.0
         self.cohorts: list[Cohort] = []
+        self.held: list[int] | None = None
 
     def count(self, node: Node) -> None:
         """Note what passed since the last look."""
+        if isinstance(node.operator, AdaptableRows):
+            self.held = list(node.operator.held())
+            self.time = passed_to(node)
+            return
         rows, self.passed = node.operator.rows_out - self.passed, node.operator.rows_out
         consumed = sum(s.arc.rows_in - s.arc.held_rows() for s in sources_behind(node))
         came, self.consumed = consumed - self.consumed, consumed
@@ -66,6 +73,8 @@ class Flow:
 
     def live(self, frontier: int) -> float:
         """How many rows are held."""
+        if self.held is not None:
+            return float(self.held[0])
         return sum(c.live(frontier) for c in self.cohorts)
 
     def calibrate(self, bytes: float, rows: float) -> None:
@@ -78,20 +87,25 @@ class Flow:
     def state(self) -> list[Any]:
         """The state as plain data, for a snapshot."""
         cohorts = [astuple(c) for c in self.cohorts]
-        return [self.passed, self.consumed, self.time, self.cost, self.share, cohorts]
+        return [self.passed, self.consumed, self.time, self.cost, self.share, cohorts, self.held]
 
     @classmethod
     def of(cls, state: list[Any]) -> Self:
         """Restore from the result of `state`."""
         made = cls()
-        made.passed, made.consumed, made.time, made.cost, made.share, cohorts = state
+        made.passed, made.consumed, made.time, made.cost, made.share, cohorts, *held = state
         made.cohorts = [Cohort(*c) for c in cohorts]
+        made.held = held[0] if held else None
         return made
 
 
 def windows_of(graph: Graph) -> list[Node]:
-    """The nodes of time windows whose rows are held for the size of the window."""
-    return [n for n in graph.nodes if isinstance(n.plan, Window) and isinstance(n.plan.spec, Range)]
+    """The nodes of windows whose rows are held for the size of the window, and of all that may change."""
+    return [n for n in graph.nodes if isinstance(n.plan, Window) and _is_sized(n.plan)]
+
+
+def _is_sized(window: Window) -> bool:
+    return isinstance(window.spec, Range) or window_bounds(window.spec) is not None
 
 
 def passed_to(node: Node) -> int:
@@ -131,6 +145,19 @@ def demand_of(
     operator, size = node.operator, size_of(node)
     bounds = operator.history.bounds if isinstance(operator, Adaptable) else None
     least, most = (size, size) if bounds is None else (bounds.least, bounds.most)
+    if isinstance(operator, AdaptableRows):
+        partitions = 0 if flow.held is None else flow.held[1]
+        cost = prior if flow.cost is None else flow.cost
+        return Demand(
+            least=least,
+            most=most,
+            size=size,
+            weight=weight,
+            now=now,
+            rate=partitions,
+            bytes=cost,
+            counted=True,
+        )
     rate = rate_of(behind, least, most)
     delay, cost = min(delay, most), prior if flow.cost is None else flow.cost
     return Demand(
@@ -144,7 +171,13 @@ def demand_of(
         delay=delay,
         cohorts=tuple(flow.cohorts),
         unchanged=unchanged,
+        step=1 if bounds is None else bounds.step,
     )
+
+
+def apart_from(flow: Flow, demand: Demand) -> float:
+    """Bytes of a window of rows that do not depend on its size: partitions with fewer rows than the least."""
+    return 0.0 if flow.held is None else flow.held[2] * demand.bytes
 
 
 # Rates of streams in rows per tick of application time, from counts alone: no clock is read.

@@ -19,8 +19,10 @@ from headrace.memory.choice import Forecast, decide
 from headrace.memory.flows import grains_of, size_of, windows_behind, windows_of
 from headrace.memory.meter import Meter
 from headrace.operators.adaptable import Adaptable
+from headrace.plan.nodes.quality import counts_rows
 from headrace.plan.show import show_node
 from headrace.state.part import Chunk
+from headrace.time.timestamp import MAX_TIME
 
 Shortage = Literal["fail", "spill"]
 """What to do when even the least windows do not fit."""
@@ -74,7 +76,10 @@ class Manager(Meter):
         """Ticks between two looks when few rows come."""
         grains = grains_of(self._graph)
         windows = [w for node in grains for w in windows_behind(self._graph, node)]
-        sizes = [size_of(node) for node in windows_of(self._graph) if _may_change(node) or node in windows]
+        timed = [node for node in windows_of(self._graph) if not counts_rows(node.plan)]
+        sizes = [size_of(node) for node in timed if _may_change(node) or node in windows]
+        if not sizes and len(timed) < len(windows_of(self._graph)):
+            return MAX_TIME  # windows of rows fill up by rows: `_patience` counts these
         looks = tuning.current.budget_looks
         return max(1, min(sizes, default=looks) // looks)
 

@@ -17,6 +17,7 @@ from headrace.memory.flows import (
     Arrivals,
     Flow,
     GrainFlow,
+    apart_from,
     comes_to_grains_only,
     demand_of,
     grains_of,
@@ -149,11 +150,12 @@ class Meter:
         weights = {node: self._graph.quality.weight(queries) for node, queries in users.items()}
         demands = [self._demand(node, weights.get(node, 1.0)) for node in nodes]
         grains = [self._grain_demand(node, nodes, demands, weights.get(node, 1.0)) for node in coarsened]
+        apart = sum(apart_from(self._flows[node.id], each) for node, each in zip(nodes, demands, strict=True))
         held = self._held(nodes, demands) + sum(
             each.bytes * self._grains[node.id].live(self._frontier)
             for node, each in zip(coarsened, grains, strict=True)
         )
-        return Needs(self._fixed, held, tuple(demands), tuple(grains))
+        return Needs(self._fixed + apart, held, tuple(demands), tuple(grains))
 
     def measured(self) -> Measured:
         """What is known about the queries that run and their streams, for a query that wants to come."""
@@ -209,6 +211,7 @@ class Meter:
             delay=max((demands[i].delay for i in before), default=0),
             cohorts=tuple(flow.cohorts),
             unchanged=self._unchanged(node),
+            step=bounds.step,
             kinds=flow.kinds,
             waiting=row,
             windows=before,
@@ -225,7 +228,8 @@ class Meter:
         """Estimate of the bytes held once all rows that came have passed the windows."""
         live = [self._flows[node.id].live(self._frontier) for node in nodes]
         passed = sum(d.bytes * rows for d, rows in zip(demands, live, strict=True))
-        coming = sum(d.cost * min(max(0, self._looked - d.now), d.most) for d in demands)
+        timed = [each for each in demands if not each.counted]
+        coming = sum(d.cost * min(max(0, self._looked - d.now), d.most) for d in timed)
         return self._fixed + passed + coming
 
     # ---------------------------------------------------------------------------------------------- state

@@ -14,15 +14,10 @@ from headrace.state.part import Part
 from headrace.time.timestamp import plus
 
 
-class Adaptable(Stateless):
-    """One value, its bounds and its history. It holds no rows, so queries may join in while it runs."""
+class Adaptable:
+    """An operator with one value that may change, its bounds and its history."""
 
-    keeps_rows = False
-
-    def __init__(self, bounds: Bounds | None) -> None:
-        super().__init__()
-        assert bounds is not None
-        self.history = History(bounds)
+    history: History
 
     @property
     def earliest(self) -> int:
@@ -34,6 +29,17 @@ class Adaptable(Stateless):
         assert value in self.history.bounds
         self.history.change(at, value)
         return at
+
+
+class AdaptableValidity(Adaptable, Stateless):
+    """The value decides how long rows are valid. It holds no rows: queries may join in while it runs."""
+
+    keeps_rows = False
+
+    def __init__(self, bounds: Bounds | None) -> None:
+        super().__init__()
+        assert bounds is not None
+        self.history = History(bounds)
 
     def state(self) -> dict[str, Part]:
         return {"history": self.history}

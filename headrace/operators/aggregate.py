@@ -8,7 +8,8 @@ import pyarrow as pa
 from headrace import tuning
 from headrace.aggregates.codecs import codec_for
 from headrace.aggregates.forest import Numbering, may_withdraw
-from headrace.aggregates.instants.protocol import Layout, Steps
+from headrace.aggregates.instants.ends import ADDITIVE, PartialEnds
+from headrace.aggregates.instants.protocol import Layout, Leaving, Steps
 from headrace.aggregates.instants.sums import Tabled
 from headrace.aggregates.instants.table import InstantValues
 from headrace.aggregates.recipes import all_needs, recipe
@@ -55,11 +56,13 @@ class AggregateOperator(Waiting):
         self._layout = Layout(columns)
         self._groups = GroupIndex(pa.schema([below.field(k) for k in plan.keys]))
         self._values = InstantValues(specs, self._codecs, plan)
-        self._ends = Timeline(self._layout.width)
         self._newest = CodeTable(arrival=(np.int64, MIN_TIME))
         self._numbers = any(map(is_numbered, specs))
         counts_only = all(isinstance(spec, Rows) for spec in specs)
         self._merges = not self._numbers and (counts_only or is_rounded(plan.input))
+        adds = self._merges and not counts_only and all(isinstance(spec, ADDITIVE) for spec in specs)
+        self._partials = PartialEnds(specs, self._layout, self._codecs) if adds else None
+        self._ends = Timeline(self._layout.width) if self._partials is None else self._partials
         self._sorts = any(map(is_placed, specs)) and not keeps_arrival_order(plan.input)
         self._numbering = Numbering(below, self._numbers and may_withdraw(plan.input))
         self._starts: list[Ints] = []
@@ -70,7 +73,7 @@ class AggregateOperator(Waiting):
             forget=lambda: self._forget(at_once=True),
             dead_bytes=self._dead_bytes,
             scratch=self._local,
-            distinct_ends=(lambda: different(self._ends)) if self._merges else None,
+            distinct_ends=self._distinct_ends if self._merges else None,
         )
         self._cold = EvictedGroups(
             self._groups, self._values, self._newest, self._idle_groups, self._put_away, self.memory.bytes
@@ -89,6 +92,9 @@ class AggregateOperator(Waiting):
         assert until is not None, "a relation's elements have ends"
         lines = self._lines(batch)
         self._starts.append(lines)
+        if self._partials is not None:
+            self._partials.add_rows(lines, until)
+            return
         ends = lines.copy()
         ends[:, Layout.TIME] = until
         ends[:, Layout.SIGN] *= -1
@@ -130,10 +136,10 @@ class AggregateOperator(Waiting):
     def answer(self, frontier: int) -> Batch | None:
         began, self._starts = self._starts, []
         starts = np.concatenate(began) if began else np.empty((0, self._layout.width), np.int64)
-        ends = self._ended(starts, frontier)
+        ends, leaving = self._ended(starts, frontier)
         if not len(starts) and not len(ends):
             return None
-        steps = self._steps(starts, ends)
+        steps = self._steps(starts, ends, leaving)
         out = self._changes(steps)
         self._note_use(steps.codes)
         self._work["events"] += len(steps.events)
@@ -142,13 +148,15 @@ class AggregateOperator(Waiting):
             self._forget()
         return out
 
-    def _ended(self, starts: Ints, frontier: int) -> Ints:
-        """The ends of elements that happen up to `frontier`."""
+    def _ended(self, starts: Ints, frontier: int) -> tuple[Ints, Leaving | None]:
+        """The ends of elements that happen up to `frontier`, and the partial values that leave with them."""
+        if self._partials is not None:
+            return self._partials.taken(frontier)
         ends = self._ends.take(frontier)
         self._numbering.expire(ends[:, Layout.CONTENT], ends[:, Layout.NUMBER], ends[:, Layout.SIGN])
-        return ends
+        return ends, None
 
-    def _steps(self, starts: Ints, ends: Ints) -> Steps:
+    def _steps(self, starts: Ints, ends: Ints, leaving: Leaving | None) -> Steps:
         """All events in order of group and time."""
         events = np.concatenate((starts, ends)) if len(ends) else starts
         order, ranks, at = np.empty((3, len(events)), np.int64)
@@ -160,7 +168,10 @@ class AggregateOperator(Waiting):
         lines = np.empty((len(events) + groups, 3), np.int64)
         times, codes = events[:, Layout.TIME], events[:, Layout.GROUP]
         positions = number_steps(times, codes, ranks, at, lines, first)
-        return Steps(self._layout, self._codecs, events, at, first, lines[:positions], order)
+        if leaving is not None:
+            places = np.flatnonzero(order >= len(starts))
+            leaving = leaving.taken(places, order[places] - len(starts))
+        return Steps(self._layout, self._codecs, events, at, first, lines[:positions], order, leaving)
 
     def _scratch(self) -> Ints:
         """A scratch array for `order_by_group`, EMPTY for every group."""
@@ -255,9 +266,10 @@ class AggregateOperator(Waiting):
             self._forget_groups(keep)
         for value in self._values.all.values():
             value.tidy()
-        contents = self._numbering.forget(self._ends.values(Layout.CONTENT))
-        if contents is not None:
-            self._ends.remap(Layout.CONTENT, contents)
+        if self._numbers:
+            contents = self._numbering.forget(self._ends.values(Layout.CONTENT))
+            if contents is not None:
+                self._ends.remap(Layout.CONTENT, contents)
         for column, codec in self._codecs.items():
             if codec.crowded(self._references()):
                 codec.forget_except(self._words(column))
@@ -281,8 +293,14 @@ class AggregateOperator(Waiting):
 
     def _words(self, column: str) -> Ints:
         """The words of a column that are still referred to: by pending ends or by partial values."""
-        held = [value.words(column) for value in self._values.all.values()]
-        return np.concatenate([self._ends.values(self._layout.word(column)), *held])
+        held, at = [value.words(column) for value in self._values.all.values()], self._layout.word(column)
+        if self._partials is None:
+            return np.concatenate([self._ends.values(at), *held])
+        return np.concatenate([np.empty(0, np.int64), *held, *(lines[:, at] for lines in self._starts)])
+
+    def _distinct_ends(self) -> tuple[int, int]:
+        """How many pending ends were looked at, and how many of them differ in more than their time."""
+        return different(self._ends) if self._partials is None else self._partials.seen()
 
     def _dead_bytes(self) -> int:
         """About how many bytes belong to groups that could be forgotten now."""
@@ -302,7 +320,8 @@ class AggregateOperator(Waiting):
         return live
 
     def state(self) -> dict[str, Part]:
-        parts: dict[str, Part] = {"groups": self._groups, "ends": self._ends, "newest": self._newest}
+        ends = "ends" if self._partials is None else "partial ends"
+        parts: dict[str, Part] = {"groups": self._groups, ends: self._ends, "newest": self._newest}
         parts |= {"cold": self._cold, "work": self._work}
         for column, codec in self._codecs.items():
             parts |= {f"{column}/{name}": part for name, part in codec.state().items()}

@@ -113,11 +113,11 @@ class OverRowsOperator(OverOperator):
         self._taken.append(batch)
         self._starts.append(self._lines(Batch(batch.data, batch.start)))
 
-    def _ended(self, starts: Ints, frontier: int) -> Ints:
+    def _ended(self, starts: Ints, frontier: int) -> tuple[Ints, None]:
         """The rows that each new row displaces; times become the numbers of rows, so each is a step."""
         starts[:, Layout.TIME] = np.arange(len(starts))
         if self._held is None or not len(starts):
-            return starts[:0]
+            return starts[:0], None
         columns = [pa.array(np.ascontiguousarray(starts[:, place])) for place in self._places]
         displaced = self._held.add(pa.RecordBatch.from_arrays(columns, schema=self._fields))
         by = np.flatnonzero(displaced != NONE)
@@ -126,7 +126,7 @@ class OverRowsOperator(OverOperator):
             ends[:, place] = column.to_numpy()
         ends[:, Layout.TIME], ends[:, Layout.SIGN] = by, -1
         self._held.tidy()
-        return ends
+        return ends, None
 
     def _forget_groups(self, keep: Mask) -> None:
         if self._held is not None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
-from headrace.arrays import Indices
+from headrace.arrays import Ids, Indices
 from headrace.flow.batch import Batch, concat, order_of
-from headrace.kernels.newest import NONE
+from headrace.operators.adaptable import Adaptable
 from headrace.operators.content_order import by_content
 from headrace.operators.contract import Operator, Stateless, Waiting
-from headrace.operators.state.newest_rows import NewestRows, PendingRows, is_true
+from headrace.operators.state.history import History
+from headrace.operators.state.newest_rows import NewestRows, PendingRows, ResizedRows, is_true
 from headrace.plan.analysis.ordering import keeps_arrival_order
 from headrace.plan.nodes.core import Window
+from headrace.plan.nodes.quality import bounds_of
 from headrace.plan.nodes.windows import Rows, SlidingRows, Upserts
 from headrace.state.part import Part
 from headrace.time.punctuation import Punctuation
@@ -21,7 +22,10 @@ from headrace.time.timestamp import MAX_TIME
 
 def rows_window(plan: Window) -> Operator:
     """The operator of a row window: if rows are ordered by arrival, one that never waits."""
-    return RowsWindowOperator(plan) if keeps_arrival_order(plan.input) else OrderedRowsWindowOperator(plan)
+    never_waits = keeps_arrival_order(plan.input)
+    if bounds_of(plan) is None:
+        return (RowsWindowOperator if never_waits else OrderedRowsWindowOperator)(plan)
+    return (AdaptableRowsOperator if never_waits else AdaptableOrderedRowsOperator)(plan)
 
 
 class Displacing:
@@ -34,9 +38,13 @@ class Displacing:
 
     def __init__(self, plan: Window) -> None:
         assert isinstance(plan.spec, Rows)
+        bounds = bounds_of(plan)
         self.keys = frozenset(plan.spec.keys)
         self._deletes = plan.spec.deletes if isinstance(plan.spec, Upserts) else None
-        self.newest = NewestRows(plan.schema, plan.spec.keys, plan.spec.count, self._deletes)
+        self.history = None if bounds is None else History(bounds)
+        self._resized = None if bounds is None else ResizedRows(plan.schema, plan.spec.keys)
+        fixed = NewestRows(plan.schema, plan.spec.keys, plan.spec.count, self._deletes)
+        self.newest = fixed if self._resized is None else self._resized
         slide = plan.spec.slide if isinstance(plan.spec, SlidingRows) else 1
         self._pending = None if slide == 1 else PendingRows(plan.schema, plan.spec.keys, slide)
 
@@ -46,14 +54,21 @@ class Displacing:
             batch = self._entering(self._pending, batch)
             if not len(batch):
                 return Batch(batch.data, batch.start, batch.start)
-        displaced = self.newest.add(batch.data)
-        by = np.flatnonzero(displaced != NONE)
+        displaced, by = self._displaced(batch)
         came = Batch(batch.data, batch.start, np.full(len(batch), MAX_TIME), None, batch.arrival)
         out = self._stays(came)
         if len(by):
-            out = _in_order(out, self._withdrawn(came, displaced[by], by))
+            out = _in_order(out, self._withdrawn(came, displaced, by))
         self.newest.tidy()
         return out
+
+    def _displaced(self, batch: Batch) -> tuple[Ids, Indices]:
+        """Add rows; the rows that they displace, and the positions of those that do."""
+        if self._resized is None or self.history is None:
+            return self.newest.push(batch.data)
+        limits = self.history.of(batch.start)
+        self.history.use(batch.last)
+        return self._resized.push_under(batch.data, limits)
 
     def _entering(self, pending: PendingRows, batch: Batch) -> Batch:
         """The rows whose slide is complete, each at the time of the row that completes it."""
@@ -66,7 +81,14 @@ class Displacing:
     def state(self) -> dict[str, Part]:
         """What is in the window, and what waits for the end of its slide."""
         pending: dict[str, Part] = {} if self._pending is None else {"pending": self._pending}
-        return {"rows": self.newest, **pending}
+        history: dict[str, Part] = {} if self.history is None else {"history": self.history}
+        return {"rows": self.newest, **pending, **history}
+
+    def held(self) -> tuple[int, int, int]:
+        """What `ResizedRows.held` returns, of a window that may change."""
+        assert self._resized is not None
+        assert self.history is not None
+        return self._resized.held(self.history.bounds.least)
 
     def _stays(self, came: Batch) -> Batch:
         """The rows that are in the window: those that delete are not."""
@@ -75,7 +97,7 @@ class Displacing:
     def _withdrawn(self, came: Batch, ids: Indices, by: Indices) -> Batch:
         """The withdrawals of the rows `ids`; each happens at the time of the row at position `by`."""
         arrival = None if came.arrival is None else came.arrival[by]
-        rows: pa.RecordBatch = self.newest.rows.rows(ids)
+        rows = self.newest.content(ids)
         return Batch(rows, came.start[by], np.full(len(by), MAX_TIME), np.full(len(by), -1, np.int8), arrival)
 
     def punctuate(self, punctuation: Punctuation) -> Punctuation | None:
@@ -128,6 +150,29 @@ class OrderedRowsWindowOperator(Waiting):
 
     def state(self) -> dict[str, Part]:
         return self._window.state()
+
+
+class AdaptableRows(Adaptable):
+    """`[ROWS MIN …, MAX …]`: a row that comes leaves as many in its partition as are in force at its time."""
+
+    _window: Displacing
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__(plan)  # type: ignore[call-arg]
+        assert self._window.history is not None
+        self.history = self._window.history
+
+    def held(self) -> tuple[int, int, int]:
+        """How many rows it holds, how many partitions have the least number or more, and the other rows."""
+        return self._window.held()
+
+
+class AdaptableRowsOperator(AdaptableRows, RowsWindowOperator):
+    """Over rows in the order of their source."""
+
+
+class AdaptableOrderedRowsOperator(AdaptableRows, OrderedRowsWindowOperator):
+    """Over rows in order of content within an instant."""
 
 
 def _in_order(came: Batch, gone: Batch) -> Batch:

@@ -11,7 +11,7 @@ import numpy as np
 from headrace.arrays import Times
 from headrace.flow.batch import Batch
 from headrace.operators import ticks
-from headrace.operators.adaptable import Adaptable, QualityColumn
+from headrace.operators.adaptable import AdaptableValidity, QualityColumn
 from headrace.operators.contract import Stateless
 from headrace.plan.nodes.core import Window
 from headrace.plan.nodes.quality import bounds_of
@@ -40,7 +40,7 @@ class WindowOperator(Stateless):
         super().__init__()
         self._validity = VALIDITIES[type(plan.spec)](plan.spec)
         self._told = QualityColumn(plan)
-        self._size = plan.spec.size if isinstance(plan.spec, Range) else 0
+        self._size = plan.spec.size if isinstance(plan.spec, (Range, Sliding)) else 0
 
     def apply(self, batch: Batch) -> Batch:
         start, end = self._validity.start(batch.start), self._validity.end(batch.start)
@@ -54,7 +54,7 @@ class WindowOperator(Stateless):
         return replace(punctuation, until=self.map_heartbeat(punctuation.until))
 
 
-class AdaptableWindowOperator(Adaptable):
+class AdaptableWindowOperator(AdaptableValidity):
     """`[RANGE MIN …, MAX …]`: a row is valid for the window size in force at its time
     (Cammert et al., §2.1).
 
@@ -75,9 +75,38 @@ class AdaptableWindowOperator(Adaptable):
         return punctuation
 
 
+class AdaptableSlidingOperator(AdaptableValidity):
+    """`[RANGE MIN …, MAX … SLIDE …]`: a row is in the windows of the size in force at its time.
+
+    Sizes differ by whole slides, so the instants of reports, and the first one of a row, are those of a fixed
+    size.
+    """
+
+    def __init__(self, plan: Window) -> None:
+        super().__init__(bounds_of(plan))
+        assert isinstance(plan.spec, Sliding)
+        self._told, self._spec = QualityColumn(plan), plan.spec
+        self._validity = VALIDITIES[Sliding](plan.spec)
+
+    def apply(self, batch: Batch) -> Batch:
+        size = self.history.of(batch.start)
+        self.history.use(batch.last)
+        start, end = self._validity.start(batch.start), sliding_end(self._spec, batch.start, size)
+        out = Batch(self._told.quality_column(batch.data, size), start, end, None, batch.arrival)
+        return out.filter(start < end)
+
+    def map_heartbeat(self, heartbeat: int) -> int:
+        return self._validity.heartbeat(heartbeat)
+
+    def on_punctuation(self, input: int, punctuation: Punctuation) -> Punctuation | None:
+        return replace(punctuation, until=self.map_heartbeat(punctuation.until))
+
+
 def time_window(plan: Window) -> Stateless:
     """The operator of a time window: a fixed one holds nothing."""
-    return WindowOperator(plan) if bounds_of(plan) is None else AdaptableWindowOperator(plan)
+    if bounds_of(plan) is None:
+        return WindowOperator(plan)
+    return (AdaptableSlidingOperator if isinstance(plan.spec, Sliding) else AdaptableWindowOperator)(plan)
 
 
 def _same(times: Times) -> Times:
@@ -98,26 +127,30 @@ def _unbounded(spec: Unbounded) -> Validity:
 
 def _sliding(spec: Sliding) -> Validity:
     """Valid from the answer of the first window that holds the row to that of the first that does not."""
-    slide, whole = spec.slide, spec.size // spec.slide
 
     def start(times: Times) -> Times:
         """The last tick of the first window that holds each time."""
-        return _answer((times - spec.shift) // slide + 1)
+        return _report(spec, (times - spec.shift) // spec.slide + 1)
 
     def end(times: Times) -> Times:
-        """The last tick of the first later window that does not hold it."""
-        return _answer((times - spec.offset) // slide + whole + 1)
-
-    def _answer(windows: Times) -> Times:
-        """The last tick of each window."""
-        scaled = ticks.scale(windows, slide)
-        return np.where(scaled == MAX_TIME, MAX_TIME, ticks.add(scaled - 1, spec.shift))
+        return sliding_end(spec, times, spec.size)
 
     def heartbeat(time: int) -> int:
         """Just before the next tick: no future row can start earlier."""
         return time if time in (MIN_TIME, MAX_TIME) else ticks.tick_after(time, spec.ticks) - 1
 
     return Validity(start, end, heartbeat)
+
+
+def sliding_end(spec: Sliding, times: Times, size: int | Times) -> Times:
+    """The last tick of the first later window, of a size, that does not hold each time."""
+    return _report(spec, (times - spec.offset) // spec.slide + size // spec.slide + 1)
+
+
+def _report(spec: Sliding, windows: Times) -> Times:
+    """The last tick of each window."""
+    scaled = ticks.scale(windows, spec.slide)
+    return np.where(scaled == MAX_TIME, MAX_TIME, ticks.add(scaled - 1, spec.shift))
 
 
 VALIDITIES: Final[dict[type[Any], Callable[[Any], Validity]]] = {

@@ -58,9 +58,12 @@ def span(ticks: int, ticks_per_second: int) -> str:
 
 SPECS: dict[type[Any], Callable[[Any, Span], str]] = {
     windows.Range: lambda w, span: f"RANGE {_range(w, span)}",
-    windows.Sliding: lambda w, span: f"RANGE {span(w.size)} SLIDE {span(w.slide)}{_offset(w.offset, span)}",
+    windows.Sliding: lambda w, span: (
+        f"RANGE {_range(w, span)} SLIDE {span(w.slide)}{_offset(w.offset, span)}"
+    ),
     windows.Rows: lambda w, span: (
-        (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "") + f"ROWS {w.count}"
+        (f"PARTITION BY {', '.join(w.keys)} " if w.keys else "")
+        + (f"ROWS {w.count}" if w.least is None else f"ROWS MIN {w.least}, MAX {w.count}")
     ),
     windows.Upserts: lambda w, span: f"PRIMARY KEY ({', '.join(w.keys)}) DELETE WHEN {w.deletes}",
     windows.SlidingRows: lambda w, span: f"{SPECS[windows.Rows](w, span)} SLIDE {w.slide}",
@@ -133,7 +136,7 @@ def _spec(spec: windows.WindowSpec, span: Span) -> str:
     return SPECS[type(spec)](spec, span)
 
 
-def _range(window: windows.Range, span: Span) -> str:
+def _range(window: windows.Range | windows.Sliding, span: Span) -> str:
     most = span(window.size)
     return most if window.least is None else f"MIN {span(window.least)}, MAX {most}"
 
@@ -172,7 +175,8 @@ def _named(name: str, expression: object) -> str:
 
 def _grain(plan: nodes.Granularity, span: Span) -> str:
     finest = span(plan.grain)
-    return finest if plan.coarsest is None else f"coarsest {span(plan.coarsest)}, finest {finest}"
+    grain = finest if plan.coarsest is None else f"coarsest {span(plan.coarsest)}, finest {finest}"
+    return grain if plan.ticks == windows.EVERY else f"{grain}, of slides of {span(plan.ticks.slide)}"
 
 
 def _shown(plan: nodes.Window | nodes.Granularity) -> str:

@@ -137,7 +137,8 @@ HISTORY: Final = 60
 class Quality:
     """A window or granularity that may change: its bounds, its value, and how often it has changed.
 
-    `history` are the newest pairs (t, value): rows with time ≥ t get the value. `queries` use it.
+    `history` are the newest pairs (t, value): rows with time ≥ t get the value. `queries` use it. `rows`: the
+    values are numbers of rows.
     """
 
     what: str
@@ -147,6 +148,7 @@ class Quality:
     changes: int
     queries: tuple[str, ...] = ()
     history: tuple[tuple[int, int], ...] = ()
+    rows: bool = False
 
     @staticmethod
     def read(plain: Mapping[str, Any]) -> Quality:
@@ -166,6 +168,7 @@ class Quality:
             len(past) - 1,
             setting.queries,
             tuple(past[-HISTORY:]),
+            setting.rows,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -110,11 +110,35 @@ class Timeline:
         for old in spilled:
             events = _lines(old.rest())
             events[:, column] = new[events[:, column]]
-            try:
-                self._spilled.append(SortedRun(_batch(events), self.spill_store))
-            except SpillError:
-                self._place(events)
+            self._put_back(events)
             old.drop()
+
+    def rewrite(self, change: Callable[[Events], Events]) -> None:
+        """Replace the events in memory by others, which `change` returns in order of time."""
+        held = [run.view for run in self._runs]
+        if held:
+            events = change(_merge(held))
+            self._count += len(events) - sum(map(len, held))
+            self._runs = [_Run(events)] if len(events) else []
+        self._forget_changes(reset=True)
+
+    def widen(self, width: int) -> None:
+        """Give all events more columns, of zeros."""
+        more = width - self.width
+        self._runs = [_Run(_padded(run.view, more)) for run in self._runs]
+        spilled, self._spilled = self._spilled, []
+        for old in spilled:
+            self._put_back(_padded(_lines(old.rest()), more))
+            old.drop()
+        self.width = width
+        self._forget_changes(reset=True)
+
+    def _put_back(self, events: Events) -> None:
+        """Spill events that were spilled before; if that fails, load them into memory."""
+        try:
+            self._spilled.append(SortedRun(_batch(events), self.spill_store))
+        except SpillError:
+            self._place(events)
 
     def discard(self, column: int, value: int) -> None:
         """Drop the events in memory whose payload `column` is `value`: they would have no effect."""
@@ -246,6 +270,11 @@ class _Run:
 
     def bytes(self) -> int:
         return int(self._array.nbytes)
+
+
+def _padded(events: Events, columns: int) -> Events:
+    """The events with more columns, of zeros."""
+    return np.hstack([events, np.zeros((len(events), columns), np.int64)])
 
 
 def _batch(events: Events) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from headrace.expressions import Expression, evaluator
@@ -211,13 +211,14 @@ def _union(plan: nodes.Union, sources: Sources) -> list[Element]:
 
 def _granularity(plan: nodes.Granularity, sources: Sources) -> list[Element]:
     """Starts rounded up and ends rounded down to multiples of the grain."""
-    grain = plan.grain
+    return _lasting(_rounded(plan, e, plan.grain) for e in _meaning(plan.input, sources))
 
-    def rounded(e: Element) -> Element:
-        end = e.end if e.end == MAX_TIME else e.end // grain * grain
-        return Element(_told(plan, e.row, grain), _ceil(e.start, grain) * grain, end)
 
-    return _lasting(map(rounded, _meaning(plan.input, sources)))
+def _rounded(plan: nodes.Granularity, e: Element, grain: int) -> Element:
+    """The row, valid between two instants that are a multiple of the grain away from those of a report."""
+    first = plan.ticks.phase - 1
+    end = e.end if e.end == MAX_TIME else (e.end - first) // grain * grain + first
+    return Element(_told(plan, e.row, grain), _ceil(e.start - first, grain) * grain + first, end)
 
 
 def _told(plan: nodes.Window | nodes.Granularity, row: Row, value: int) -> Row:
@@ -227,13 +228,8 @@ def _told(plan: nodes.Window | nodes.Granularity, row: Row, value: int) -> Row:
 
 def _regrained(plan: Regrained, sources: Sources) -> list[Element]:
     """The same, with the grain at the start of each row."""
-
-    def rounded(e: Element) -> Element:
-        grain = value_at(plan.history, e.start)
-        end = e.end if e.end == MAX_TIME else e.end // grain * grain
-        return Element(_told(plan, e.row, grain), _ceil(e.start, grain) * grain, end)
-
-    return _lasting(map(rounded, _meaning(plan.input, sources)))
+    below = _meaning(plan.input, sources)
+    return _lasting(_rounded(plan, e, value_at(plan.history, e.start)) for e in below)
 
 
 def _join(plan: nodes.Join, sources: Sources) -> list[Element]:
@@ -330,17 +326,37 @@ def _ceil(number: int, step: int) -> int:
 def _window(plan: nodes.Window, sources: Sources) -> list[Element]:
     happened = _ordered(plan.input, sources)
     lasting = _lasting(WINDOWS[type(plan.spec)](plan.spec, plan.schema, happened))
-    if not isinstance(plan.spec, windows.Range):
+    if not isinstance(plan.spec, (windows.Range, windows.Sliding)):
         return lasting
     return [e._replace(row=_told(plan, e.row, plan.spec.size)) for e in lasting]
 
 
 def _resized(plan: Resized, sources: Sources) -> list[Element]:
-    """`[RANGE]` with the size at the time of each row."""
+    """The window with the size at the time of each row, or with the number of rows at that time."""
     happened = _ordered(plan.input, sources)
     sizes = [value_at(plan.history, e.start) for e in happened]
-    pairs = zip(happened, sizes, strict=True)
-    return [Element(_told(plan, e.row, size), e.start, plus(e.start, size)) for e, size in pairs]
+    if isinstance(plan.spec, windows.Rows):
+        return _lasting(_resized_rows(plan.spec, plan.schema, happened, sizes))
+    assert isinstance(plan.spec, (windows.Range, windows.Sliding))
+    meaning = WINDOWS[type(plan.spec)]
+    return _lasting(
+        each._replace(row=_told(plan, each.row, size))
+        for e, size in zip(happened, sizes, strict=True)
+        for each in meaning(replace(plan.spec, size=size, least=None), plan.schema, [e])
+    )
+
+
+def _resized_rows(
+    spec: windows.Rows, schema: Schema, happened: list[Element], counts: list[int]
+) -> list[Element]:
+    """Each row is valid until a row of its partition comes with so many that it is not among the newest."""
+    keys = [_pick(schema, spec.keys, e.row) for e in happened]
+    found = []
+    for i, e in enumerate(happened):
+        newer = [j for j in range(i + 1, len(happened)) if keys[j] == keys[i]]
+        ends = [happened[j].start for n, j in enumerate(newer, 1) if n >= counts[j]]
+        found.append(e._replace(end=min(ends, default=MAX_TIME)))
+    return found
 
 
 def _range(spec: windows.Range, _: Schema, happened: list[Element]) -> list[Element]:

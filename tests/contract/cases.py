@@ -189,6 +189,22 @@ def adaptable_windows(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def adaptable_slidings(draw: st.DrawFn) -> Case:
+    below = draw(streams(draw(schemas())))
+    spec = draw(slidings(9, 5))
+    least = spec.size - spec.slide * draw(st.integers(0, (spec.size - 1) // spec.slide))
+    return case_of(nodes.Window(below[0], replace(spec, least=least), draw(TOLD)), (below,))
+
+
+@st.composite
+def adaptable_row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
+    schema = draw(schemas())
+    keys = tuple(draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True)))
+    of, count = draw(below(schema)), draw(st.integers(1, 4))
+    return case_of(nodes.Window(of[0], windows.Rows(count, keys, draw(st.integers(1, count)))), (of,))
+
+
+@st.composite
 def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any]]) -> Case:
     schema = draw(schemas())
     keys = tuple(draw(st.lists(st.sampled_from(schema.names), max_size=2, unique=True)))
@@ -196,24 +212,34 @@ def row_windows(draw: st.DrawFn, below: Callable[[Schema], st.SearchStrategy[Any
     conditions = names_of(schema, BOOL)
     if conditions and draw(st.booleans()):
         return case_of(
-            nodes.Window(of[0], windows.Upserts(1, keys, draw(st.sampled_from(conditions)))), (of,)
+            nodes.Window(of[0], windows.Upserts(1, keys, deletes=draw(st.sampled_from(conditions)))), (of,)
         )
     count, slide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    spec = windows.Rows(count, keys) if slide == 1 else windows.SlidingRows(count, keys, slide)
+    spec = windows.Rows(count, keys) if slide == 1 else windows.SlidingRows(count, keys, slide=slide)
     return case_of(nodes.Window(of[0], spec), (of,))
 
 
 @st.composite
 def granularities(draw: st.DrawFn) -> Case:
     below = draw(relations(draw(schemas()), withdraws=False))
-    return case_of(nodes.Granularity(below[0], draw(st.integers(1, 5)), None, draw(TOLD)), (below,))
+    grain, ticks = draw(grains_and_ticks(5))
+    return case_of(nodes.Granularity(below[0], grain, None, draw(TOLD), ticks), (below,))
+
+
+@st.composite
+def grains_and_ticks(draw: st.DrawFn, most: int) -> tuple[int, windows.Ticks]:
+    """A grain, and the ticks of which it is a multiple: those of windows that slide, or every instant."""
+    slide = draw(st.sampled_from([1, 1, 2, 3]))
+    ticks = windows.Ticks(slide, draw(st.integers(0, slide - 1))) if slide > 1 else windows.EVERY
+    return slide * draw(st.integers(1, most // slide)), ticks
 
 
 @st.composite
 def adaptable_granularities(draw: st.DrawFn) -> Case:
     below = draw(relations(draw(schemas()), withdraws=False))
-    grain = draw(st.integers(1, 5))
-    return case_of(nodes.Granularity(below[0], grain, draw(st.integers(grain, 9)), draw(TOLD)), (below,))
+    grain, ticks = draw(grains_and_ticks(5))
+    coarsest = grain + ticks.slide * draw(st.integers(0, (9 - grain) // ticks.slide))
+    return case_of(nodes.Granularity(below[0], grain, coarsest, draw(TOLD), ticks), (below,))
 
 
 @st.composite
@@ -499,6 +525,9 @@ CASES: dict[str, Entry] = {
     "OrderedRowsWindowOperator": Entry(row_windows(given_streams)),
     "GranularityOperator": Entry(granularities()),
     "AdaptableWindowOperator": Entry(adaptable_windows()),
+    "AdaptableSlidingOperator": Entry(adaptable_slidings()),
+    "AdaptableRowsOperator": Entry(adaptable_row_windows(streams)),
+    "AdaptableOrderedRowsOperator": Entry(adaptable_row_windows(given_streams)),
     "AdaptableGranularityOperator": Entry(adaptable_granularities()),
     "DistinctOperator": Entry(unary(nodes.Distinct)),
     "ExceptOperator": Entry(excepts()),

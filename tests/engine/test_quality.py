@@ -13,6 +13,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from headrace.engine import Engine, Snapshot
+from headrace.engine.quality import Setting
 from headrace.errors import GraphError
 from headrace.expressions import col
 from headrace.flow.batch import Batch
@@ -20,7 +21,7 @@ from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import AggregateCall, Granularity, IStream, Join, Plan, Project, Source, Window
 from headrace.plan.nodes.quality import adaptable, bounds_of
 from headrace.plan.nodes.trees import everywhere
-from headrace.plan.nodes.windows import Range
+from headrace.plan.nodes.windows import Range, Rows, Sliding
 from headrace.testing import oracle
 from headrace.testing.compare import assert_same_stream
 from headrace.time.ets import TimerPromise
@@ -50,10 +51,22 @@ def rows_of(*keys: int) -> pa.RecordBatch:
 def bounded(plan: Plan) -> Plan:
     """The same with bounds, if it may have some."""
     if isinstance(plan, Granularity):
-        return replace(plan, coarsest=plan.coarsest or plan.grain + 3)
+        return replace(plan, coarsest=plan.coarsest or plan.grain + 3 * plan.ticks.slide)
     if isinstance(plan, Window) and isinstance(plan.spec, Range):
         return replace(plan, spec=Range(plan.spec.size, plan.spec.least or 1))
+    if isinstance(plan, Window) and isinstance(plan.spec, Sliding):
+        least = plan.spec.least or (plan.spec.size - 1) % plan.spec.slide + 1
+        return replace(plan, spec=replace(plan.spec, least=least))
+    if isinstance(plan, Window) and type(plan.spec) is Rows:
+        return replace(plan, spec=replace(plan.spec, least=plan.spec.least or 1))
     return plan
+
+
+def value_of(draw: Any, setting: Setting) -> int:
+    """A value that the setting may get."""
+    return setting.most - setting.step * int(
+        draw(st.integers(0, (setting.most - setting.least) // setting.step))
+    )
 
 
 def change_at_random(draw: Any) -> Hook:
@@ -64,7 +77,7 @@ def change_at_random(draw: Any) -> Hook:
         if not known or draw(st.integers(0, 2)):
             return
         chosen = draw(st.sampled_from(known))
-        value = draw(st.integers(chosen.least, chosen.most))
+        value = value_of(draw, chosen)
         later = draw(st.none() | st.integers(0, 12))
         at = None if later is None else max(chosen.earliest, -1) + later
         since = engine.quality.resize(chosen.node, value, at=at)
@@ -124,6 +137,15 @@ BOUNDED: list[Plan] = [
     IStream(Window(A, Range(9, 2))),
     IStream(Window(A, Range(3, 1))),
     nodes.DStream(Window(A, Range(8, 4))),
+    nodes.RStream(Window(A, Sliding(6, 2, 0, 2)), 2),
+    nodes.RStream(Window(A, Sliding(4, 2, 0, 2)), 2),
+    nodes.RStream(Window(A, Sliding(6, 2, 0, 6)), 2),
+    nodes.DStream(Window(A, Sliding(9, 3, 1, 3))),
+    IStream(nodes.Aggregate(Window(A, Sliding(6, 2, 0, 2)), ("k",), COUNT)),
+    nodes.DStream(Window(A, Rows(5, (), 2))),
+    nodes.DStream(Window(A, Rows(3, (), 1))),
+    nodes.DStream(Window(A, Rows(2, ("k",), 1))),
+    IStream(nodes.Aggregate(Window(A, Rows(3, (), 2)), ("k",), COUNT)),
 ]
 
 

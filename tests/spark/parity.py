@@ -349,6 +349,20 @@ CASES = {
     "quality": Case(
         "SELECT k, sum(v) [GRANULARITY COARSEST 5, FINEST 2] AS x FROM s [RANGE MIN 6, MAX 12] GROUP BY k"
     ),
+    "quality of slides": Case(
+        "SELECT k, sum(v) AS x, max(v) AS m FROM s [RANGE MIN 4, MAX 12 SLIDE 4] GROUP BY k", restart=True
+    ),
+    "quality of rows": Case(
+        "SELECT k, sum(v) AS x FROM s [PARTITION BY k ROWS MIN 2, MAX 4] GROUP BY k", restart=True
+    ),
+    "several granularities": Case(
+        "SELECT k, sum(v) [GRANULARITY 5] AS x, count(*) [GRANULARITY 2] AS n, "
+        "max(v) [GRANULARITY COARSEST 6, FINEST 3] AS m FROM s [RANGE 12] GROUP BY k"
+    ),
+    "granularity of slides": Case(
+        "SELECT k, avg(v) [GRANULARITY COARSEST 8, FINEST 4] AS x FROM s [RANGE 12 SLIDE 2] GROUP BY k",
+        restart=True,
+    ),
     "internal": Case("SELECT i.k, i.v, y.w FROM i [RANGE 9] AS i, u [RANGE 9] AS y WHERE i.k = y.k"),
     # Bounds.
     "latency": Case(JOINED, promised(TimerPromise(3), TimerPromise(9))),

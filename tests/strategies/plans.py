@@ -231,15 +231,19 @@ def _spec(draw: st.DrawFn, schema: Schema) -> windows.WindowSpec:
     count, keys = draw(st.integers(1, 4)), tuple(draw(_keys(schema, 1))) if kind == "partition" else ()
     conditions = names_of(schema, BOOL) if keys and count == 1 else []
     if conditions and draw(st.booleans()):
-        return windows.Upserts(1, keys, draw(st.sampled_from(conditions)))
+        return windows.Upserts(1, keys, deletes=draw(st.sampled_from(conditions)))
     slide = draw(st.integers(1, 3))
-    return windows.Rows(count, keys) if slide == 1 else windows.SlidingRows(count, keys, slide)
+    if slide > 1:
+        return windows.SlidingRows(count, keys, slide=slide)
+    return windows.Rows(count, keys, draw(st.none() | st.integers(1, count)))
 
 
 def _time_spec(draw: st.DrawFn) -> windows.WindowSpec:
     kind = draw(st.sampled_from(["range", "range", "sliding", "now", "unbounded"]))
     if kind == "sliding":
-        return _sliding(draw)
+        spec = _sliding(draw)
+        steps = draw(st.none() | st.integers(0, (spec.size - 1) // spec.slide))
+        return replace(spec, least=None if steps is None else spec.size - steps * spec.slide)
     if kind == "range":
         size = draw(st.integers(1, 9))
         return windows.Range(size, draw(st.none() | st.integers(1, size)))
@@ -253,7 +257,7 @@ def _window(draw: st.DrawFn, sources: Sources, depth: int) -> Plan:
 
 def _telling(draw: st.DrawFn, plan: nodes.Window | nodes.Granularity) -> Plan:
     """Now and then with a column that tells the quality."""
-    has_size = isinstance(plan, nodes.Granularity) or isinstance(plan.spec, windows.Range)
+    has_size = isinstance(plan, nodes.Granularity) or isinstance(plan.spec, (windows.Range, windows.Sliding))
     if not has_size or draw(st.integers(0, 3)):
         return plan
     taken = set(plan.schema.names)

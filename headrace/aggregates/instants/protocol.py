@@ -45,13 +45,30 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Leaving:
+    """Events that stand for all rows of a group that end together (`headrace.aggregates.instants.ends`).
+
+    `events` are their numbers. `pieces`: for each spec the numbers of its partial value, an array each with a
+    line for every one of these events.
+    """
+
+    events: Ints
+    pieces: Mapping[Spec, Mapping[int, Ints]]
+
+    def taken(self, events: Ints, lines: Ints) -> Leaving:
+        """The same under other numbers of events, with the lines in this order."""
+        pieces = {s: {n: of[lines] for n, of in found.items()} for s, found in self.pieces.items()}
+        return Leaving(events, pieces)
+
+
+@dataclass(frozen=True)
 class Steps:
     """Events in order of (group, time), and the positions of the values they lead to.
 
     A step is all that happens to a group at an instant. Position first[g] is the group codes[g] before its
     first step here, the positions after it are its steps; `at` is the position of each event's step. `lines`
     has the time, group and rank in time of each position. `order` has the number that each event had when it
-    was given, starts before ends.
+    was given, starts before ends. `leaving`: the events, if any, that have partial values in place of words.
     """
 
     layout: Layout
@@ -61,6 +78,7 @@ class Steps:
     first: Ints
     lines: Ints
     order: Ints
+    leaving: Leaving | None = None
 
     @property
     def positions(self) -> int:
@@ -89,11 +107,26 @@ class Steps:
         return null
 
     def known(self, column: str) -> Ints | slice:
-        """The events whose value is not null."""
+        """The events that have a value which is not null."""
+        if self.leaving is not None:
+            coming = ~self.is_null(column)
+            coming[self.leaving.events] = False
+            return np.flatnonzero(coming)
         if not self.has_nulls:
             return slice(None)
         null = self.is_null(column)
         return np.flatnonzero(~null) if null.any() else slice(None)
+
+    def deltas(self, spec: Spec, piece: int, events: Ints | slice, changes: Ints) -> tuple[Ints, Ints]:
+        """At which positions a number changes by how much: by `changes` at `events`, and by what leaves."""
+        if self.leaving is None:
+            return self.at[events], changes
+        found = np.zeros(len(self.events), np.int64)
+        found[events] = changes
+        leaving = self.leaving.pieces[spec].get(piece)
+        if leaving is not None:
+            found[self.leaving.events] -= leaving
+        return self.at, found
 
     def words(self, column: str) -> Ints:
         """The word of each event."""

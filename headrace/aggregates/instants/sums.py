@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.aggregates.instants.protocol import InstantValue, Steps
-from headrace.aggregates.limbs import Limbs, Sums, digits_of, whole_limbs
+from headrace.aggregates.instants.protocol import InstantValue, Leaving, Steps
+from headrace.aggregates.limbs import Digits, Limbs, Sums, digits_of, whole_limbs
 from headrace.aggregates.specs import Nulls, Real, Rows, Spec, Whole
 from headrace.arrays import Ints, Mask
 from headrace.kernels.aggregate_instants import run_ints
@@ -88,7 +88,7 @@ class NullTotals(IntTotals):
             return 0
         self.table.touch(steps.codes)
         null = np.flatnonzero(steps.is_null(self._column))
-        return self.total(self._limbs[0], steps, steps.at[null], steps.sign()[null])
+        return self.total(self._limbs[0], steps, *steps.deltas(self.spec, 0, null, steps.sign()[null]))
 
 
 class WholeTotals(IntTotals):
@@ -103,8 +103,9 @@ class WholeTotals(IntTotals):
         self.table.touch(steps.codes)
         known = steps.known(self._column)
         limbs = whole_limbs(steps.values(self._column, known), self._count)
-        at, signs = steps.at[known], steps.sign()[known]
-        return tuple(self.total(n, steps, at, signs * v) for n, v in zip(self._limbs, limbs, strict=True))
+        signs = steps.sign()[known]
+        changes = (steps.deltas(self.spec, i, known, signs * limb) for i, limb in enumerate(limbs))
+        return tuple(self.total(n, steps, *each) for n, each in zip(self._limbs, changes, strict=True))
 
 
 class RealTotals(Tabled):
@@ -121,13 +122,41 @@ class RealTotals(Tabled):
         known = steps.known(self._column)
         numbers = digits_of(steps.values(self._column, known), self._limbs.power)
         self._limbs.cover(numbers)
+        events = (steps.at[known], steps.sign()[known], numbers.bases, numbers.digits)
+        if steps.leaving is not None:
+            assert not isinstance(known, slice)
+            events = self._with_leaving(steps, steps.leaving, known, numbers)
         lines = self.table.widened("limbs", len(self._limbs))
         sums = lines[steps.codes]
         out = np.empty((steps.positions, len(self._limbs)), np.int64)
-        events = (steps.at[known], steps.sign()[known], numbers.bases, numbers.digits)
         run_digits(steps.first, sums, *events, self._limbs.column, out)
         lines[steps.codes] = sums
         return Sums(out, self._limbs.ids)
+
+    def _with_leaving(
+        self, steps: Steps, leaving: Leaving, known: Ints, numbers: Digits
+    ) -> tuple[Ints, Ints, Ints, Ints]:
+        """Positions, signs, places and digits of the numbers that come and of the sums that leave."""
+        places = leaving.pieces[self.spec]
+        self._limbs.have(np.array(sorted(places), np.int64))
+        at, signs = [known], [steps.sign()[known]]
+        bases, digits = [numbers.bases], [numbers.digits]
+        for place, sums in places.items():
+            some = np.flatnonzero(sums)
+            single = np.zeros((len(some), numbers.digits.shape[1]), np.int64)
+            single[:, 0] = sums[some]
+            at.append(leaving.events[some])
+            signs.append(np.full(len(some), -1, np.int64))
+            bases.append(np.full(len(some), place, np.int64))
+            digits.append(single)
+        order = np.argsort(np.concatenate(at), kind="stable")
+        positions = steps.at[np.concatenate(at)[order]]
+        return (
+            positions,
+            np.concatenate(signs)[order],
+            np.concatenate(bases)[order],
+            np.concatenate(digits)[order],
+        )
 
     def remap(self, new: Ints, keep: Mask) -> None:
         super().remap(new, keep)

@@ -171,9 +171,10 @@ export function steps(place, quality, status, colour) {
     const next = i + 1 < quality.history.length ? quality.history[i + 1][0] : sane;
     line += `${i ? "L" : "M"}${x(t).toFixed(1)} ${y(value).toFixed(1)}L${x(next).toFixed(1)} ${y(value).toFixed(1)}`;
   });
-  const label = `${quality.what}: ${span(quality.value, status)} now; ${quality.history.length - 1} changes`;
+  const shown = (value) => quality.rows ? `${value} rows` : span(value, status);
+  const label = `${quality.what}: ${shown(quality.value)} now; ${quality.history.length - 1} changes`;
   place.replaceChildren(s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    [quality.least, quality.most].map((value) => [s("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }), s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, span(value, status))]),
+    [quality.least, quality.most].map((value) => [s("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }), s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, shown(value))]),
     s("path", { class: "series", d: line, style: `stroke: ${colour}` }),
     s("text", { x: left, y: height - 6 }, instant(begin, status)), s("text", { x: width - right, y: height - 6, "text-anchor": "end" }, instant(sane, status))));
 }

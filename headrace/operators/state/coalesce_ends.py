@@ -1,4 +1,7 @@
-"""Rows that end together because of a granularity share one line of state (Cammert et al., §2.2)."""
+"""Equal rows that end together because of a granularity share one line of state (Cammert et al., §2.2).
+
+Where only counts and sums are needed, rows need not be equal: `headrace.aggregates.instants.ends`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ import numpy as np
 from headrace import tuning
 from headrace.aggregates.instants.protocol import Layout
 from headrace.arrays import Ints
-from headrace.plan.nodes.core import Granularity, Plan, Project, Select
+from headrace.plan.nodes.core import Granularity, Plan, Project, Select, Window
+from headrace.plan.nodes.windows import Sliding
 from headrace.state.timeline import Timeline
 
 
 def is_rounded(plan: Plan) -> bool:
-    """Whether many rows may start and end at the same instants, because a granularity rounds them."""
+    """Whether many rows may start and end at the same instants: a granularity or slides round them."""
     while isinstance(plan, (Select, Project)):
         plan = plan.input
-    return isinstance(plan, Granularity)
+    slides = isinstance(plan, Window) and isinstance(plan.spec, Sliding)
+    return slides or isinstance(plan, Granularity)
 
 
 def coalesce_ends(events: Ints, starts: Ints) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from headrace import tuning
 from headrace.arrays import Ids, Ints, Mask
 from headrace.kernels.hashing import EMPTY
-from headrace.kernels.newest import GONE, NONE, enqueue, gather, upsert
+from headrace.kernels.newest import GONE, NONE, enqueue, enqueue_each, gather, upsert
 from headrace.schema import Schema
 from headrace.spill.store import SpillStore
 from headrace.state.columns import Buffer
 from headrace.state.key_index import GroupIndex
-from headrace.state.rows import RowStore
+from headrace.state.rows import RowStore, bare_rows
 from headrace.time.punctuation import Punctuation
 from headrace.time.timestamp import MIN_TIME
 
@@ -48,6 +48,16 @@ class NewestRows:
         """Add rows in order; returns for each the id of the row that it displaces, or NONE."""
         self.rows.append(data)
         return self._chain(data)
+
+    def push(self, data: pa.RecordBatch) -> tuple[Ids, Ids]:
+        """Add rows in order; returns the rows that are displaced, and the positions of those that do it."""
+        displaced = self.add(data)
+        by = np.flatnonzero(displaced != NONE)
+        return displaced[by], by
+
+    def content(self, ids: Ids) -> pa.RecordBatch:
+        """The rows with these ids."""
+        return self.rows.rows(ids)
 
     def _chain(self, data: pa.RecordBatch) -> Ids:
         """Link the last rows of the store, which are `data`."""
@@ -150,6 +160,51 @@ def is_true(flags: pa.Array) -> Mask:
     """Where a boolean column is true; NULL is not."""
     mask: Mask = pc.fill_null(flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
     return mask
+
+
+class ResizedRows(NewestRows):
+    """The newest rows, where how many these are may change: each row comes with the number then in force.
+
+    It is stored with the row, so that chains can still be derived from the rows alone: a row that has stayed
+    never was one too many, however many others have left since.
+    """
+
+    LIMIT: Final = "headrace rows in force"
+
+    def __init__(self, schema: Schema, keys: Sequence[str]) -> None:
+        self._content = schema
+        super().__init__(schema.append(pa.field(self.LIMIT, pa.int64())), keys, 0)
+
+    def push_under(self, data: pa.RecordBatch, limits: Ints) -> tuple[Ids, Ids]:
+        """Like `push`; the partition of each row is left with at most its `limits` rows."""
+        lines = pa.RecordBatch.from_arrays([*data.columns, pa.array(limits)], schema=self.rows.schema)
+        self.rows.append(lines)
+        return self._displace(lines)
+
+    def content(self, ids: Ids) -> pa.RecordBatch:
+        columns = self.rows.take(ids)[:-1]
+        if not columns:
+            return bare_rows(len(ids))
+        return pa.RecordBatch.from_arrays(columns, schema=self._content)
+
+    def held(self, least: int) -> tuple[int, int, int]:
+        """How many rows stay, how many partitions have `least` rows or more, and the rows of the others."""
+        sizes = np.asarray(self._sizes.view, np.int64)
+        return int(sizes.sum()), int(np.count_nonzero(sizes >= least)), int(sizes[sizes < least].sum())
+
+    def _chain(self, data: pa.RecordBatch) -> Ids:
+        return self._displace(data)[0]
+
+    def _displace(self, data: pa.RecordBatch) -> tuple[Ids, Ids]:
+        """Link the last rows of the store, which are `data`."""
+        codes = self._codes(data)
+        limits = data.column(self.LIMIT).to_numpy()
+        heads, tails, sizes, following = (np.asarray(b.view, np.int64) for b in self._buffers())
+        displaced, by = np.empty((2, len(self.rows)), np.int64)
+        first = self.rows.next - len(codes)
+        count = enqueue_each(codes, limits, first, heads, tails, sizes, following, displaced, by)
+        self._displaced += count
+        return displaced[:count], by[:count]
 
 
 class PendingRows(NewestRows):

@@ -34,7 +34,7 @@ from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.trees import is_static, walk
 from headrace.plan.nodes.unnest import Unnest
 from headrace.plan.nodes.user_aggregates import UserCall
-from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, Upserts, ordered
+from headrace.plan.nodes.windows import Now, Range, Rows, Session, Sliding, SlidingRows, Upserts, ordered
 from headrace.schema import DataType, Schema
 from headrace.time.timestamp import MAX_TIME
 
@@ -252,8 +252,14 @@ def _window(plan: nodes.Window) -> None:
         _known("PARTITION BY", plan.spec.columns, plan.input.schema)
     if isinstance(plan.spec, Upserts):
         _upserts(plan.spec, plan.input.schema)
-    if plan.quality_column is not None and not isinstance(plan.spec, Range):
+    if plan.quality_column is not None and not isinstance(plan.spec, (Range, Sliding)):
         raise PlanError("HR-P021", "this window has no size that could be reported", hint="use Range")
+    if isinstance(plan.spec, (SlidingRows, Upserts)) and plan.spec.least is not None:
+        raise PlanError(
+            "HR-P001",
+            "a window of rows that slides cannot change its size",
+            hint="use Rows, or a fixed number",
+        )
 
 
 def _upserts(spec: Upserts, schema: Schema) -> None:
@@ -369,6 +375,14 @@ def _granularity(plan: nodes.Granularity) -> None:
     _positive("GRANULARITY", plan.grain)
     if plan.coarsest is not None:
         ordered("GRANULARITY", "FINEST", plan.grain, "COARSEST", plan.coarsest)
+    for grain in (plan.grain, plan.coarsest or plan.grain):
+        if grain % plan.ticks.slide:
+            raise PlanError(
+                "HR-P001",
+                f"a granularity over windows that slide must be a multiple of the slide {plan.ticks.slide}, "
+                f"and {grain} is not",
+                hint="choose a multiple of the slide",
+            )
     if not ends_known(plan.input):
         raise PlanError(
             "HR-P019", "granularity over rows whose end is not known when they come", hint="use a time window"

@@ -38,7 +38,7 @@ from headrace.plan.nodes.quality import without_bounds
 from headrace.plan.nodes.top_n import TopN
 from headrace.plan.nodes.trees import minds_order, sources_of
 from headrace.plan.nodes.user_aggregates import UserAggregate
-from headrace.plan.nodes.windows import Rows, Unbounded
+from headrace.plan.nodes.windows import EVERY, Rows, Sliding, Unbounded
 from headrace.plan.show import Span, show_node
 from headrace.schema import DataType, Schema
 from headrace.state.part import goes_on
@@ -62,6 +62,14 @@ PASSING: Final = (
 """Nodes whose first columns are those of their input."""
 BY_POSITION: Final = (nodes.ToStream, nodes.Distinct, nodes.Granularity, Order, Expand, Stamp, nodes.Union)
 """Nodes without parameters that name a column; nothing in their state depends on names."""
+
+
+_ADDED: Final = (
+    (nodes.Granularity, "ticks", EVERY),
+    (Sliding, "least", None),
+    (Rows, "least", None),
+)
+"""Parameters that were added after the first checkpoints, and their defaults."""
 
 
 def fingerprint(plan: Plan) -> str:
@@ -89,7 +97,15 @@ def _parameters(plan: Plan) -> list[Any]:
     if isinstance(plan, nodes.Project):
         return [_plain(expression, scope) for _, expression in plan.columns]
     own = [each for each in fields(plan) if each.name not in _INPUTS | _SHOWN]
-    return [[each.name, _field(plan, each.name, scope)] for each in own]
+    return [[each.name, _field(plan, each.name, scope)] for each in own if not _is_absent(plan, each.name)]
+
+
+def _is_absent(of: Any, name: str) -> bool:
+    """Whether a parameter that a later version added has its default: fingerprints stay what they were."""
+    return any(
+        isinstance(of, kind) and name == added and getattr(of, name) == default
+        for kind, added, default in _ADDED
+    )
 
 
 def _field(plan: Plan, name: str, scope: Schema) -> Any:
@@ -168,7 +184,11 @@ def _plain(value: Any, scope: Schema) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return [
             type(value).__name__,
-            *(_plain(getattr(value, f.name), scope) for f in fields(value) if f.compare),
+            *(
+                _plain(getattr(value, f.name), scope)
+                for f in fields(value)
+                if f.compare and not _is_absent(value, f.name)
+            ),
         ]
     assert value is None or isinstance(value, (bool, int, float, str)), type(value)
     return value

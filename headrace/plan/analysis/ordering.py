@@ -223,7 +223,10 @@ def _place(plan: Plan, disorder: Disorder, any_order_ok: bool, pieces: bool) -> 
         return _place_windows(plan, disorder, admitted)
     if isinstance(plan, SessionAggregate) and (admitted or _takes_any_order(plan)):
         return _place_sessions(plan, disorder, admitted)
-    if isinstance(plan, Window) and isinstance(plan.spec, Sliding) and admitted and pieces:
+    slides = isinstance(plan, Window) and isinstance(plan.spec, Sliding) and bounds_of(plan) is None
+    if slides and admitted and pieces:
+        assert isinstance(plan, Window)
+        assert isinstance(plan.spec, Sliding)
         return _place_window(plan, plan.spec, disorder)
     pieces = isinstance(plan, ToStream) or (pieces and takes_pieces(plan))
     placed = plan.with_inputs(tuple(_place(i, disorder, False, pieces) for i in plan.inputs))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.expressions import Column, Expression
-from headrace.plan.nodes.windows import Sliding, Ticks, WindowSpec
+from headrace.plan.nodes.windows import EVERY, Sliding, Ticks, WindowSpec
 from headrace.schema import Schema, concat_schemas
 
 PLACED: Final = ("first", "last")
@@ -226,11 +226,20 @@ class Granularity(Unary):
     Rows with an empty interval are dropped. The input's rows must have known ends (time windows, not row
     windows). With `coarsest` the grain starts at `grain`, the finest, and may be changed at run time up to
     `coarsest`. `quality_column` names an int64 column with the grain in ticks to which each row was rounded.
+
+    Over sliding windows, `ticks` are the instants at which these are reported. The grain is a multiple of
+    their slide, and validity is rounded to some of these instants.
     """
 
     grain: int
     coarsest: int | None = None
     quality_column: str | None = None
+    ticks: Ticks = EVERY
+
+    @property
+    def origin(self) -> int:
+        """Validity is rounded to multiples of the grain, plus this."""
+        return self.ticks.phase - 1
 
     @property
     def schema(self) -> Schema:

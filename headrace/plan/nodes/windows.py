@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 from headrace.errors import PlanError
 
@@ -35,6 +35,10 @@ class Ticks:
     phase: int = 0
 
 
+EVERY: Final = Ticks(1, 1)
+"""Every instant; the instant 0 is number 0."""
+
+
 @dataclass(frozen=True)
 class Sliding:
     """`[RANGE T SLIDE S]`: windows [jS, jS + T), each reported at its last instant, jS + T − 1.
@@ -42,11 +46,15 @@ class Sliding:
     Between two reports the relation stays the same, so a row is valid from the report of the first window
     that contains it to that of the first that does not; in a gap (T < S) it is in no window. With an
     `offset`, windows start at jS + offset. A window is numbered by its end, k·S + `shift`.
+
+    `[RANGE MIN least, MAX size SLIDE S]` starts at `size` and may be changed at run time by whole slides, so
+    that reports stay where they are; each row is in the windows of the size in force at its time.
     """
 
     size: int
     slide: int
     offset: int = 0
+    least: int | None = None
 
     def __post_init__(self) -> None:
         _positive("RANGE", self.size)
@@ -57,6 +65,16 @@ class Sliding:
                 f"the offset of a window must be less than its SLIDE {self.slide}, not {self.offset}",
                 hint="write an offset from 0 to SLIDE − 1",
             )
+        if self.least is not None:
+            _positive("RANGE MIN", self.least)
+            ordered("RANGE", "MIN", self.least, "MAX", self.size)
+            if (self.size - self.least) % self.slide:
+                raise PlanError(
+                    "HR-P001",
+                    f"RANGE MIN {self.least} and MAX {self.size} must differ by a multiple of the SLIDE "
+                    f"{self.slide}",
+                    hint="choose bounds that are both multiples of the slide",
+                )
 
     @property
     def shift(self) -> int:
@@ -75,13 +93,21 @@ class Rows:
 
     A row is valid from its time until the n-th newer row (of its partition) comes. Simultaneous rows
     are ordered by `headrace.plan.analysis.ordering`.
+
+    `[ROWS MIN least, MAX count]` starts at `count` and may be changed at run time, never below `least`: when
+    a row comes, all rows of its partition leave that are not among the newest ones, as many as are in force
+    at the time of the row that comes.
     """
 
     count: int
     keys: tuple[str, ...] = ()
+    least: int | None = None
 
     def __post_init__(self) -> None:
         _positive("ROWS", self.count)
+        if self.least is not None:
+            _positive("ROWS MIN", self.least)
+            ordered("ROWS", "MIN", self.least, "MAX", self.count)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.core import Plan, Project
 from headrace.plan.nodes.quality import adaptable, bounds_of, without_bounds
 from headrace.plan.nodes.trees import over
+from headrace.plan.nodes.windows import Rows
 from headrace.plan.rewrite import projections
 from headrace.plan.rewrite.sharing_rules import (
     RULES,
@@ -242,4 +243,6 @@ def _rebound(plan: Plan, written: Iterator[Plan]) -> Plan:
         return replace(plan, grain=like.grain, coarsest=like.coarsest)
     assert isinstance(plan, nodes.Window)
     assert isinstance(like, nodes.Window)
+    if isinstance(plan.spec, Rows) and isinstance(like.spec, Rows):
+        return replace(plan, spec=like.spec.over(plan.spec.columns))
     return replace(plan, spec=like.spec)

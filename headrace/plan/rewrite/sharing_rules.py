@@ -258,7 +258,10 @@ def _window(plan: nodes.Window | nodes.Granularity, inputs: list[Part]) -> Found
     if not keeps_arrival_order(plan.input):
         return None
     read = tuple(columns[name] for name in plan.spec.columns)
-    return Found((type(plan.spec), plan.spec.count, read), found, read)
+    assert isinstance(own, nodes.Window)
+    assert isinstance(own.spec, Rows)
+    nameless = own.spec.over(("",) * len(own.spec.columns))
+    return Found((type(plan.spec), nameless, read), found, read)
 
 
 def _build_window(group: Group, inputs: list[Plan]) -> Plan:

@@ -19,6 +19,7 @@ from headrace.plan.nodes.core import (
     Window,
 )
 from headrace.plan.nodes.outer_join import OuterJoin
+from headrace.plan.nodes.quality import bounds_of
 from headrace.plan.nodes.trees import minds_order
 from headrace.plan.nodes.windows import Sliding
 from headrace.plan.rewrite import joins, projections, selections
@@ -46,7 +47,7 @@ def report_once(plan: Plan) -> Plan | None:
 
 
 def choose_panes(plan: Plan) -> Plan | None:
-    """An aggregate of a stream through a sliding window → the aggregate that keeps panes.
+    """An aggregate of a stream through a fixed sliding window → the aggregate that keeps panes.
 
     `first` and `last` are by the time of a row with panes, and by its first window in a relation; these agree
     only in order of arrival.
@@ -54,6 +55,8 @@ def choose_panes(plan: Plan) -> Plan | None:
     if type(plan) is not Aggregate or not isinstance(plan.input, Window):
         return None
     window = plan.input
+    if bounds_of(window) is not None:
+        return None
     if not isinstance(window.spec, Sliding) or (minds_order(plan) and not keeps_arrival_order(window)):
         return None
     return SlidingAggregate(window.input, plan.keys, plan.calls, window.spec)

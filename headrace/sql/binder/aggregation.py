@@ -7,16 +7,18 @@ is the aggregate of a relation.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from sqlglot import exp
 
-from headrace.expressions import Column, Expression
-from headrace.plan.nodes.core import Aggregate, AggregateCall, Plan, Project, SlidingAggregate
+from headrace.expressions import Column, Expression, coalesce
+from headrace.plan.nodes.core import Aggregate, AggregateCall, Equality, Plan, Project, SlidingAggregate
+from headrace.plan.nodes.outer_join import JoinKind, outer_joined
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.windows import Session, Sliding
-from headrace.sql.binder.grouping import Grouping, refuse_on_slides, rounded
+from headrace.sql.binder.grouping import Grouping, refuse_granularity, rounded
 from headrace.sql.binder.joins import joined, selected
-from headrace.sql.binder.quality_columns import clause_of
+from headrace.sql.binder.quality_columns import clauses_of
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.select_list import Listed, projected
 from headrace.sql.binder.typed import conjuncts
@@ -24,6 +26,9 @@ from headrace.sql.binder.window_bounds import block_of
 from headrace.sql.binder.windows import Cumulating
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
+
+COUNTS: Final = frozenset({"count", "count_distinct"})
+"""The aggregates that are 0 and not NULL where a group has no rows."""
 
 
 def aggregated(
@@ -35,10 +40,10 @@ def aggregated(
     aliases: Mapping[str, exp.Expr],
 ) -> Plan:
     """The whole plan above FROM and WHERE."""
-    window = _shown_window(scope)
-    clause = clause_of([*(each.node for each in columns), having])
+    clauses = clauses_of([*(each.node for each in columns), having])
+    window = _shown_window(scope, bool(clauses))
     block = block_of(scope.items[0].input, window) if isinstance(window, Cumulating) else None
-    grouping = Grouping(scope, aliases, window is not None, clause, None if block is None else block.start)
+    grouping = Grouping(scope, aliases, window is not None, clauses, None if block is None else block.start)
     for key in _keys(group, columns):
         grouping.add_key(key)
     grouping.clause = "SELECT"
@@ -54,9 +59,11 @@ def aggregated(
     return projected(kept, [(name, grouping.after(each)) for name, each in made])
 
 
-def _shown_window(scope: Scope) -> Sliding | Session | None:
-    """The window of the only item, if its answers have a start and an end."""
+def _shown_window(scope: Scope, rounded: bool) -> Sliding | Session | None:
+    """The window of the only item, if its answers have a start and an end: not if these may change."""
     only = scope.items[0].window if len(scope.items) == 1 and not scope.halves else None
+    if type(only) is Sliding and (rounded or only.least is not None):
+        return None
     return only if isinstance(only, (Sliding, Session)) else None
 
 
@@ -84,20 +91,61 @@ def _aggregate(
 ) -> Plan:
     """The aggregate node for the window: sliding, session or relation."""
     if window is None:
-        plan = rounded(plan, grouping.granularity, grouping.scope, grouping.quality_column)
-    prepared, calls = _prepared(plan, grouping)
+        return _of_relation(plan, grouping)
+    refuse_granularity(grouping.granularities)
+    prepared, calls = _prepared(plan, grouping, 0)
     keys = tuple(grouping.keys.values())
     if not keys and not calls:
         calls = (AggregateCall("count", "count"),)
-    if window is None:
-        return Aggregate(prepared, keys, calls)
-    refuse_on_slides(grouping.granularity)
     bounds = (
         (grouping.bounds["window_start"], grouping.bounds["window_end"]) if grouping.uses_bounds else None
     )
     if isinstance(window, Session):
         return SessionAggregate(prepared, keys, calls, window.gap, bounds, partition)
     return SlidingAggregate(prepared, keys, calls, Sliding(window.size, window.slide, window.offset), bounds)
+
+
+def _of_relation(plan: Plan, grouping: Grouping) -> Plan:
+    """The aggregate of a relation: one for each granularity, and the rows of a group side by side."""
+    keys, parts, counts = tuple(grouping.keys.values()), list[Plan](), list[str]()
+    for i, clause in enumerate(grouping.granularities or (None,)):
+        below = rounded(plan, clause, grouping.scope, grouping.quality_column)
+        prepared, calls = _prepared(below, grouping, i)
+        if calls or len(grouping.granularities) < 2:
+            parts.append(
+                Aggregate(prepared, keys, calls or ((AggregateCall("count", "count"),) * (not keys)))
+            )
+        counts += [call.name for call in calls if call.function in COUNTS]
+    if len(parts) == 1:
+        return parts[0]
+    together = parts[0]
+    for part in parts[1:]:
+        together = _beside(together, part, keys)
+    zeros = (
+        (name, coalesce(Column(name), 0) if name in counts else Column(name))
+        for name in together.schema.names
+    )
+    return Project(together, tuple(zeros))
+
+
+def _beside(left: Plan, right: Plan, keys: tuple[str, ...]) -> Plan:
+    """The groups of two aggregates: at each instant, those that one of them has."""
+    taken = {name.lower() for name in (*left.schema.names, *right.schema.names)}
+    renamed = {key: fresh(key, taken) for key in keys}
+    added = [name for name in right.schema.names if name not in renamed]
+    other = Project(
+        right, (*((renamed[key], Column(key)) for key in keys), *((name, Column(name)) for name in added))
+    )
+    pairs = [Equality(key, renamed[key], null_safe=True) for key in keys]
+    both = outer_joined(JoinKind.FULL, left, other, pairs)
+    own = [name for name in left.schema.names if name not in renamed]
+    return Project(
+        both,
+        (
+            *((key, coalesce(Column(key), Column(renamed[key]))) for key in keys),
+            *((name, Column(name)) for name in (*own, *added)),
+        ),
+    )
 
 
 def _partition(grouping: Grouping, window: Session, group: exp.Group | None) -> tuple[str, ...] | None:
@@ -114,14 +162,19 @@ def _partition(grouping: Grouping, window: Session, group: exp.Group | None) -> 
     return None if set(partition) == set(grouping.keys.values()) else partition
 
 
-def _prepared(plan: Plan, grouping: Grouping) -> tuple[Plan, tuple[AggregateCall, ...]]:
-    """The calls with columns as arguments; keys and arguments that are not columns yet are computed first."""
+def _prepared(plan: Plan, grouping: Grouping, granularity: int) -> tuple[Plan, tuple[AggregateCall, ...]]:
+    """The calls of a granularity with columns as arguments.
+
+    Keys and arguments that are not columns yet are computed first.
+    """
     columns = {name: key for key, name in grouping.keys.items()}
     taken = {
         name.lower() for name in (*plan.schema.names, *columns, *(c.name for c in grouping.calls.values()))
     }
     calls = []
-    for (_, arguments), call in grouping.calls.items():
+    for (_, arguments, of), call in grouping.calls.items():
+        if of != granularity:
+            continue
         calls.append(call.over([_column_of(each, columns, taken) for each in arguments]))
     plain = all(isinstance(each, Column) for each in columns.values())
     return (plan if plain else Project(plan, tuple(columns.items()))), tuple(calls)

@@ -237,5 +237,5 @@ def _newest(
     if deletes is None:
         return Window(Project(plan, listed), Rows(1, keys))
     flag = fresh("deleted", {name.lower() for name in columns})
-    window = Window(Project(plan, (*listed, (flag, deletes))), Upserts(1, keys, flag))
+    window = Window(Project(plan, (*listed, (flag, deletes))), Upserts(1, keys, deletes=flag))
     return Project(window, tuple((name, Column(name)) for name in columns))

@@ -7,9 +7,9 @@ grouped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -33,10 +33,11 @@ from headrace.plan.analysis.check import ends_known
 from headrace.plan.nodes.aggregates import result_type
 from headrace.plan.nodes.core import AggregateCall, Granularity, Plan
 from headrace.plan.nodes.user_aggregates import UserAggregate, UserCall
+from headrace.plan.nodes.windows import EVERY, Sliding
 from headrace.schema import DataType, Schema
 from headrace.sql.binder.aggregate_names import AGGREGATES, DISTINCT, SEES_NULLS
 from headrace.sql.binder.more_aggregates import MORE, Asked
-from headrace.sql.binder.quality_columns import GRAIN, WORST, is_quality
+from headrace.sql.binder.quality_columns import GRAIN, WORST, durations, is_quality, written_after
 from headrace.sql.binder.resolver import BOUNDS, Resolver
 from headrace.sql.binder.scope import Scope, fresh
 from headrace.sql.binder.typed import expression, predicate, type_of
@@ -44,7 +45,7 @@ from headrace.sql.binder.window_bounds import as_timestamp
 from headrace.sql.binder.window_functions import STAMPED
 from headrace.sql.binder.windows import least_of, ticks
 from headrace.sql.definitions import USER
-from headrace.sql.parser.clauses import GRANULARITY, GranularityClause
+from headrace.sql.parser.clauses import GranularityClause
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
 
@@ -56,7 +57,8 @@ class Grouping(Resolver):
     """Resolves SELECT and HAVING where rows are grouped, and collects the aggregates on the way.
 
     A name that is not a column of the input may be a bound of the sliding window or an alias of SELECT.
-    `start` computes the start of the window of each row, if that is not the start of the sliding window.
+    `start` computes the start of the window of each row, if that is not the start of the sliding window. A
+    call comes with the number of its granularity among `granularities`.
     """
 
     def __init__(
@@ -64,15 +66,16 @@ class Grouping(Resolver):
         scope: Scope,
         aliases: Mapping[str, exp.Expr],
         sliding: bool,
-        granularity: GranularityClause | None = None,
+        granularities: Sequence[GranularityClause] = (),
         start: Expression | None = None,
     ) -> None:
         super().__init__(scope, "GROUP BY")
         self.aliases = aliases
         self.keys: dict[Expression, str] = {}
-        self.calls: dict[tuple[str | UserAggregate, Arguments], AggregateCall] = {}
+        self.calls: dict[tuple[str | UserAggregate, Arguments, int], AggregateCall] = {}
         self.uses_bounds = False
-        self.granularity = granularity
+        self.granularities = tuple(granularities)
+        self._granularity = 0
         self.quality_column: str | None = None
         self._taken = {name.lower() for name in scope.schema.names}
         self.bounds = {name: fresh(name, self._taken) for name in BOUNDS if sliding}
@@ -121,6 +124,13 @@ class Grouping(Resolver):
             return self._stamped(bound) if STAMPED in node.meta else bound
         return self._alias(self.aliases[name]) if is_alias else self.missing(node)
 
+    def missing(self, node: exp.Column) -> NoReturn:
+        slides = any(isinstance(each.window, Sliding) for each in self.scope.items)
+        if node.name.lower() in BOUNDS and slides and len(self.scope.items) == 1:
+            hint = "windows that may change or are rounded have no fixed start: headrace_window() is the size"
+            self.scope.unknown(node, hint)
+        super().missing(node)
+
     def bound(self, name: str) -> Expression:
         """`window_start` or `window_end`; the start may be a key, see `headrace.sql.binder.window_bounds`."""
         if name == "window_start" and self._start is not None:
@@ -151,7 +161,7 @@ class Grouping(Resolver):
         if self.clause == "GROUP BY":
             return super().aggregate(node, condition)
         inside = Inside(self)
-        self._round(node)
+        self._granularity = self._granularity_of(node)
         user = node.meta.get(USER)
         if (
             isinstance(user, UserAggregate)
@@ -188,12 +198,13 @@ class Grouping(Resolver):
         found = super().quality(node)
         if isinstance(found, Literal) or self.clause == "GROUP BY" or found in self.keys:
             return found
+        self._granularity = self._only(node)
         return self._called(Inside(self), Asked(WORST[node.name.lower()], (found,)), node)
 
     def grain(self, node: exp.Anonymous) -> Expression:
-        if self.granularity is None or node.expressions:
+        if not self.granularities or node.expressions:
             return super().grain(node)
-        grain, coarsest = bounds_of(self.granularity, self.scope)
+        grain, coarsest = bounds_of(self.granularities[self._only(node)], self.scope)
         if coarsest is None:
             return Literal(grain, pa.int64())
         if self.quality_column is None:
@@ -201,27 +212,34 @@ class Grouping(Resolver):
             self._added.append(pa.field(self.quality_column, pa.int64()))
         return Column(self.quality_column)
 
-    def _round(self, node: exp.Anonymous) -> None:
-        """Record the granularity written after an aggregate; all aggregates of a SELECT must agree."""
-        outer = node.parent if isinstance(node.parent, exp.Filter) else node
-        clause = node.meta.get(GRANULARITY) or outer.meta.get(GRANULARITY)
-        if clause is None:
-            return
-        parts = (clause.finest.parts, clause.coarsest and clause.coarsest.parts)
-        known = self.granularity
-        if known is not None and parts != (known.finest.parts, known.coarsest and known.coarsest.parts):
-            hint = "use two subqueries and join them"
+    def _granularity_of(self, node: exp.Anonymous) -> int:
+        """The number of the granularity of an aggregate; a single one holds for the whole SELECT."""
+        clause = written_after(node)
+        if clause is not None:
+            return [durations(each) for each in self.granularities].index(durations(clause))
+        if len(self.granularities) > 1:
             fail(
                 Code.GRANULARITY,
-                "all aggregates of a SELECT must have the same granularity",
-                clause.span,
-                hint,
+                f"{node.name.lower()} has no granularity, and others in this SELECT have different ones",
+                node,
+                f"write {node.name.lower()}(…) [GRANULARITY …]",
             )
-        self.granularity = clause
+        return 0
+
+    def _only(self, node: exp.Anonymous) -> int:
+        """The number of the only granularity; an error if there are several."""
+        if len(self.granularities) > 1:
+            fail(
+                Code.QUALITY_COLUMN,
+                f"{node.name.lower()}() is ambiguous: this SELECT has several granularities",
+                node,
+                "use a subquery for each granularity",
+            )
+        return 0
 
     def _called(self, inside: Resolver, asked: Asked, node: exp.Expr) -> Expression:
         """The column of an aggregate; equal ones are computed once."""
-        key = (asked.definition or asked.function, asked.arguments)
+        key = (asked.definition or asked.function, asked.arguments, self._granularity)
         if key not in self.calls:
             self.calls[key] = self._typed(inside, asked, node)
         return Column(self.calls[key].name)
@@ -384,7 +402,16 @@ def rounded(plan: Plan, clause: GranularityClause | None, scope: Scope, quality_
     if not ends_known(plan):
         hint = "use a time window such as [RANGE 1 HOUR]"
         fail(Code.GRANULARITY, "GRANULARITY needs a time window", clause.span, hint)
-    return Granularity(plan, *bounds_of(clause, scope), quality_column)
+    grain, coarsest = bounds_of(clause, scope)
+    slides = {i.window.ticks for i in scope.items if isinstance(i.window, Sliding)}
+    if len(slides) > 1:
+        hint = "use the same SLIDE and the same end in all windows"
+        fail(Code.GRANULARITY, "GRANULARITY over windows that slide differently", clause.span, hint)
+    for found in slides:
+        if grain % found.slide or (coarsest or grain) % found.slide:
+            hint = "choose multiples of the SLIDE"
+            fail(Code.GRANULARITY, "GRANULARITY must be a multiple of the SLIDE", clause.span, hint)
+    return Granularity(plan, grain, coarsest, quality_column, next(iter(slides), EVERY))
 
 
 def bounds_of(clause: GranularityClause, scope: Scope) -> tuple[int, int | None]:
@@ -396,15 +423,14 @@ def bounds_of(clause: GranularityClause, scope: Scope) -> tuple[int, int | None]
     return least_of(clause.finest, coarsest, "FINEST", "COARSEST", per_second), coarsest
 
 
-def refuse_on_slides(clause: GranularityClause | None) -> None:
-    """Reject a granularity on a sliding window: its answers change only at its slides."""
-    if clause is not None:
-        hint = "remove GRANULARITY, or write [RANGE …] without SLIDE"
+def refuse_granularity(clauses: Sequence[GranularityClause]) -> None:
+    """Reject a granularity of sessions and of windows that grow: they are answered once, at their end."""
+    for clause in clauses:
         fail(
             Code.GRANULARITY,
-            "GRANULARITY cannot be combined with SLIDE: a sliding window is answered at each slide",
+            "GRANULARITY needs windows of one size: sessions and CUMULATE are answered at their ends",
             clause.span,
-            hint,
+            "remove GRANULARITY, or write [RANGE …], with SLIDE or without",
         )
 
 

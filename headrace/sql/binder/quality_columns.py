@@ -18,6 +18,7 @@ from headrace.sql.binder.scope import Item, Scope, fresh
 from headrace.sql.parser.clauses import GRANULARITY, GranularityClause
 from headrace.sql.parser.parse import check_read
 from headrace.sql.place import Code, fail
+from headrace.time.durations import Parts
 
 WINDOW: Final = "headrace_window"
 GRAIN: Final = "headrace_granularity"
@@ -55,7 +56,7 @@ def asked(node: exp.Select) -> set[str]:
 def telling(item: Item, names: set[str]) -> Item:
     """The item with a column for the window sizes of its rows, if they are requested and can change."""
     wanted = "" in names or item.name.lower() in names
-    if not wanted or not isinstance(item.window, Range) or item.window.least is None:
+    if not wanted or not isinstance(item.window, (Range, Sliding)) or item.window.least is None:
         return item
     return replace(item, size=fresh(WINDOW, {name.lower() for name in item.input.plan.schema.names}))
 
@@ -99,10 +100,23 @@ def _position(scope: Scope, node: exp.Anonymous) -> int:
 # ------------------------------------------------------------------------------------------- granularities
 
 
-def clause_of(nodes: Iterable[exp.Expr | None]) -> GranularityClause | None:
-    """The granularity clause of the first aggregate that has one."""
+def clauses_of(nodes: Iterable[exp.Expr | None]) -> tuple[GranularityClause, ...]:
+    """The different granularity clauses of aggregates, in order."""
     calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous, exp.Filter))
-    return next((call.meta[GRANULARITY] for call in calls if GRANULARITY in call.meta), None)
+    written = [call.meta[GRANULARITY] for call in calls if GRANULARITY in call.meta]
+    return tuple({durations(each): each for each in reversed(written)}.values())[::-1]
+
+
+def written_after(node: exp.Anonymous) -> GranularityClause | None:
+    """The granularity clause of an aggregate, or of its FILTER."""
+    outer = node.parent if isinstance(node.parent, exp.Filter) else node
+    found: GranularityClause | None = node.meta.get(GRANULARITY) or outer.meta.get(GRANULARITY)
+    return found
+
+
+def durations(clause: GranularityClause) -> tuple[Parts, Parts | None]:
+    """The durations of a clause, which are equal for equal granularities."""
+    return clause.finest.parts, None if clause.coarsest is None else clause.coarsest.parts
 
 
 def no_granularity(node: exp.Anonymous, clause: str) -> NoReturn:

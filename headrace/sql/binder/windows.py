@@ -45,18 +45,21 @@ def specification(clause: WindowClause, ticks_per_second: int | None, column: Fi
 
 def _range(clause: RangeClause, ticks_per_second: int | None, _: FindColumn) -> WindowSpec:
     size = ticks(clause.size, ticks_per_second)
-    if clause.least is not None:
-        return Range(size, least_of(clause.least, size, "MIN", "MAX", ticks_per_second))
+    least = None if clause.least is None else least_of(clause.least, size, "MIN", "MAX", ticks_per_second)
     if clause.slide is None:
-        return Range(size)
+        return Range(size, least)
     slide = ticks(clause.slide, ticks_per_second)
+    if clause.least is not None and least is not None and (size - least) % slide:
+        hint = "choose bounds that are both multiples of the SLIDE"
+        message = "MIN and MAX of windows that slide must differ by a multiple of the SLIDE"
+        fail(Code.QUALITY, message, clause.least.span, hint)
     offset = 0 if clause.offset is None else _signed(clause.offset, ticks_per_second)
     if not clause.grows:
-        return Sliding(size, slide, offset % slide)
+        return Sliding(size, slide, offset % slide, least)
     if size % slide:
         hint = "choose a size that is a multiple of the step"
         fail(Code.WINDOW, "the windows of CUMULATE grow in whole steps", clause.size.span, hint)
-    return Cumulating(size, slide, offset % slide, offset % size)
+    return Cumulating(size, slide, offset % slide, begin=offset % size)
 
 
 def least_of(least: Duration, most: int, low: str, high: str, ticks_per_second: int | None) -> int:
@@ -69,7 +72,11 @@ def least_of(least: Duration, most: int, low: str, high: str, ticks_per_second: 
 
 def _rows(clause: RowsClause, _: int | None, column: FindColumn) -> WindowSpec:
     keys = tuple(dict.fromkeys(column(key) for key in clause.keys))
-    return Rows(clause.count, keys) if clause.slide == 1 else SlidingRows(clause.count, keys, clause.slide)
+    if clause.least is not None and clause.least > clause.count:
+        fail(Code.QUALITY, "MIN is greater than MAX", clause.span, "swap the two")
+    if clause.slide == 1:
+        return Rows(clause.count, keys, clause.least)
+    return SlidingRows(clause.count, keys, slide=clause.slide)
 
 
 def _session(clause: SessionClause, ticks_per_second: int | None, column: FindColumn) -> WindowSpec:

@@ -37,7 +37,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class RangeClause:
-    """`[RANGE size]`, `[RANGE size SLIDE slide OFFSET offset]` or `[RANGE MIN least, MAX size]`.
+    """`[RANGE size]`, with `SLIDE slide OFFSET offset`; `MIN least, MAX size` in place of the size.
 
     `grows`: windows begin at multiples of the size and grow by the slide, as Flink's CUMULATE.
     """
@@ -52,12 +52,13 @@ class RangeClause:
 
 @dataclass(frozen=True)
 class RowsClause:
-    """`[ROWS count]`, `[PARTITION BY keys ROWS count]`, or one of these with `SLIDE slide`."""
+    """`[ROWS count]`, `[ROWS MIN least, MAX count]` or `[ROWS count SLIDE slide]`, all with PARTITION BY."""
 
     count: int
     keys: tuple[exp.Column, ...]
     span: Span
     slide: int = 1
+    least: int | None = None
 
 
 @dataclass(frozen=True)

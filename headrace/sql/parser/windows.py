@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
@@ -43,6 +43,7 @@ COUNT: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 AFTER_DURATION: Final = frozenset({"SLIDE", "OFFSET", "DEFINE", "SUBSET"})
 """Words that may follow a number without a unit."""
 LATER: Final = "not yet in this version of Headrace"
+Bound = TypeVar("Bound", Duration, int)
 
 
 class WindowParser(SparkParser):
@@ -119,15 +120,16 @@ class WindowParser(SparkParser):
         return " ".join(self._curr.text.upper().split())
 
     def _parse_range_window(self, opening: Token) -> WindowClause:
-        if self._word() in ("MIN", "MAX"):
-            least, size = self._parse_bounds("MIN", "MAX")
-            return RangeClause(size, None, self._span_from(opening), least)
+        least: Duration | None = None
         if self._match_text_seq("UNBOUNDED"):
             return UnboundedClause(self._span_from(opening))
-        size = self._parse_duration()
+        if self._word() in ("MIN", "MAX"):
+            least, size = self._parse_bounds("MIN", "MAX")
+        else:
+            size = self._parse_duration()
         slide = self._parse_duration() if self._match_text_seq("SLIDE") else None
         offset = self._parse_window_offset() if slide and self._match_text_seq("OFFSET") else None
-        return RangeClause(size, slide, self._span_from(opening), offset=offset)
+        return RangeClause(size, slide, self._span_from(opening), least, offset)
 
     def _parse_window_offset(self) -> Duration:
         """A duration that may be negative: `1 HOUR`, `- 1 HOUR`, `INTERVAL '-1' HOUR`."""
@@ -146,14 +148,17 @@ class WindowParser(SparkParser):
 
     def _parse_bounds(self, *words: str) -> list[Duration]:
         """`MIN 2 HOURS, MAX 5 HOURS`: both, in either order; returned in the order of `words`."""
-        found: dict[str, Duration] = {}
-        hint = f"write {words[0]} 2 HOURS, {words[1]} 5 HOURS"
+        return self._parse_pair(words, self._parse_duration, f"write {words[0]} 2 HOURS, {words[1]} 5 HOURS")
+
+    def _parse_pair(self, words: tuple[str, ...], read: Callable[[], Bound], hint: str) -> list[Bound]:
+        """The words in either order, each with a value; the values in the order of `words`."""
+        found: dict[str, Bound] = {}
         while len(found) < len(words):
             word = self._word()
             if word not in words or word in found or (found and self._prev.token_type != TokenType.COMMA):
                 fail(Code.QUALITY, f"expected {' or '.join(words)}", self._curr or self._prev, hint)
             self._advance()
-            found[word] = self._parse_duration()
+            found[word] = read()
             if len(found) < len(words) and not self._match(TokenType.COMMA):
                 fail(Code.QUALITY, "the second bound is missing", self._curr or self._prev, hint)
         return [found[word] for word in words]
@@ -194,7 +199,10 @@ class WindowParser(SparkParser):
         return self._parse_rows_clause(columns, opening)
 
     def _parse_rows_clause(self, keys: tuple[exp.Column, ...], opening: Token) -> RowsClause:
-        """`100`, or `100 SLIDE 10`: both are numbers of rows."""
+        """`100`, `100 SLIDE 10` or `MIN 50, MAX 100`: all are numbers of rows."""
+        if self._word() in ("MIN", "MAX"):
+            least, most = self._parse_pair(("MIN", "MAX"), self._parse_count, "write [ROWS MIN 50, MAX 100]")
+            return RowsClause(most, keys, self._span_from(opening), least=least)
         count = self._parse_count()
         slide = self._parse_count() if self._match_text_seq("SLIDE") else 1
         return RowsClause(count, keys, self._span_from(opening), slide)
