@@ -52,9 +52,13 @@ def immediate(fastest: int) -> SkewMatrix:
     return SkewMatrix.build([str(source) for source in range(SOURCES)], i, j, zero, zero, delta)
 
 
-def mean_wait(skew: SkewMatrix, rows: Rows) -> float:
+def by(skew: SkewMatrix) -> HeartbeatGenerator:
+    """The heartbeats of Figure 2 under these bounds."""
+    return HeartbeatGenerator(Bounds.of(skew, 0, NEVER))
+
+
+def mean_wait(generator: HeartbeatGenerator, rows: Rows) -> float:
     """From the arrival of a row until all sources have promised that none before it comes, in ms."""
-    generator = HeartbeatGenerator(Bounds.of(skew, 0, NEVER))
     sources, times, instants = rows
     released, waiting, waits = -1, list[tuple[int, int]](), list[int]()
     now, last = int(instants[0]), int(instants[-1])
@@ -81,8 +85,8 @@ def run(conditions: Conditions) -> Result:
     """Both kinds of guarantee, for sources whose fastest token is faster and faster."""
     count = conditions.of(300, 2_000, 20_000)
     rows = {fastest: tokens(fastest, count) for fastest in FASTEST}
-    after = [mean_wait(delayed(fastest), rows[fastest]) for fastest in FASTEST]
-    at_once = [mean_wait(immediate(fastest), rows[fastest]) for fastest in FASTEST]
+    after = [mean_wait(by(delayed(fastest)), rows[fastest]) for fastest in FASTEST]
+    at_once = [mean_wait(by(immediate(fastest)), rows[fastest]) for fastest in FASTEST]
     spread = [SLOWEST / fastest for fastest in FASTEST]
     lines = [Line("(0, δ) alone", spread, at_once), Line("delayed (t, 0) and (1 row, 0)", spread, after)]
     x, y = "Slowest over fastest token", "Wait of a row (ms)"

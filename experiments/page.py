@@ -19,14 +19,15 @@ HEAD = """# The papers' experiments
 
 The figures of the papers that Headrace implements, measured on Headrace: the real engine and its
 operators, Poisson arrivals with fixed seeds, and a simulated clock that advances by the CPU time that
-each step really took and skips idle time. The column "ours" is one run on one machine: {machine}.
+each step really took and skips idle time; on Spark, real micro-batches and their time. The column "ours"
+is one run on one machine: {machine}.
 
 The papers' terms: an ETS (Enabling Time-Stamp) is a watermark that an idle source makes on demand or
 periodically; idle-waiting is the time in which an operator waits for an idle source; a heartbeat is a
 watermark. The [glossary](../docs/architecture.md#glossary) has more.
 
 `headrace experiment NAME` runs one experiment, with its picture in `experiments/out/`; `make experiments`
-runs all of them, in five to eight minutes, and rewrites this page. The sections below the table describe
+runs all of them, in less than fifteen minutes, and rewrites this page. The sections below the table describe
 how each number is measured, and where it differs from the paper and why.
 
 `--full` runs longer: ten times the seconds, or more sources and rows: ten seconds of work for

@@ -19,10 +19,15 @@ from experiments import (
     memory_burst,
     memory_granularity,
     memory_shedding,
+    on_spark,
     order,
+    patterns,
     per_key,
     probing,
     punctuation,
+    reconfiguration,
+    strategies,
+    ticks,
 )
 from experiments.result import Experiment
 
@@ -33,9 +38,13 @@ FILES = (
     fig14,
     fig15,
     fig16,
+    strategies,
+    patterns,
+    reconfiguration,
     estimation,
     punctuation,
     delayed,
+    ticks,
     grouping,
     levels,
     order,
@@ -47,6 +56,7 @@ FILES = (
     bound_costs,
     per_key,
     deadlines,
+    on_spark,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {file.EXPERIMENT.name: file.EXPERIMENT for file in FILES}

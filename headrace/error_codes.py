@@ -295,7 +295,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-S001": "The scheduling strategy does not exist.",
         "HR-S002": "The way to propagate heartbeats does not exist.",
         "HR-S003": "The heartbeat level does not exist.",
-        "HR-S004": "The operator does not exist.",
+        "HR-S004": "The operator, or the kind of operator, does not exist.",
         "HR-S005": "A deadline, a share or a priority of a query is out of range.",
     },
     "Spark": {

@@ -19,7 +19,7 @@ from headrace.engine.optimizer import Optimizer
 from headrace.engine.order_reasons import order_section
 from headrace.engine.pushing import rows_for, times_for
 from headrace.engine.quality import QualityOfService
-from headrace.engine.scheduling import Scheduling
+from headrace.engine.scheduling import Scheduling, check_service
 from headrace.engine.shape import Shape, shape_of
 from headrace.engine.snapshot import (
     LOOKS,
@@ -126,8 +126,8 @@ class Engine:
         With a budget, a query that is added while others run must fit: if even its smallest windows would
         not, beside those of the others and at the rates measured so far, an error says what would (HR-M004).
 
-        `service`: its deadline, share and priority, which strategies and the scheduler use; None: as the
-        query says.
+        `service`: its deadline, share, priority, strategy and break nodes, which the scheduler uses; None: as
+        the query says.
         """
         planned = plan if isinstance(plan, Plan) else getattr(plan, "plan", None)
         if not isinstance(planned, Plan):
@@ -145,6 +145,7 @@ class Engine:
                 self.load(table.name, table.data)
         by_time = getattr(plan, "ordered", True) if ordered is None else ordered
         found = getattr(plan, "service", USUAL) if service is None else service
+        check_service(found)
         self.graph.add(query, planned, since, ordered=by_time, service=found)
         self._ticks[query] = getattr(plan, "ticks_per_second", None)
         given = getattr(plan, "importance", 1.0) if importance is None else importance

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from headrace.engine.loop import Loop
 from headrace.errors import ScheduleError
 from headrace.graph.ets_arcs import EtsArc, wire
 from headrace.graph.graph import Graph
 from headrace.graph.levels import LEVELS, apply_labels, check_level
-from headrace.graph.node import Node
+from headrace.graph.node import Node, kinds
 from headrace.graph.origins import set_gates, sources_behind
+from headrace.graph.service import Service
 from headrace.plan.nodes.core import Select
+from headrace.scheduling.table import Strategy
 from headrace.scheduling.table import strategy as named_strategy
 from headrace.state.sorter import Sorter
 
@@ -60,8 +63,22 @@ class Scheduling:
         """The graph has changed."""
         self._arcs = wire(self._graph, self.propagation)
         self._graph.set_deadlines()
+        self._ask()
         self._label()
         self._loop.rank()
+
+    def _ask(self) -> None:
+        """Take over the strategies and break nodes that queries ask for."""
+        strategies: dict[int, Strategy] = {}
+        breaks: set[int] = set()
+        for query, service in self._graph.services.items():
+            if service.strategy is None and not service.breaks:
+                continue
+            nodes = self._graph.nodes_of(query)
+            if service.strategy is not None:
+                strategies |= {node.id: named_strategy(service.strategy) for node in nodes}
+            breaks |= {node.id for node in nodes if node.kind in service.breaks}
+        self.table.ask(strategies, breaks)
 
     def _label(self) -> None:
         """Recompute the labels and gates of the graph for the current heartbeat level."""
@@ -136,6 +153,18 @@ class Scheduling:
     def show(self) -> str:
         """The state table in the notation of the papers."""
         return self.table.show(self._graph.nodes)
+
+
+def check_service(service: Service) -> None:
+    """Raise HR-S001 or HR-S004 if a strategy or a kind of operator that a query names does not exist."""
+    if service.strategy is not None:
+        named_strategy(service.strategy)
+    known = kinds()
+    for kind in service.breaks:
+        if kind not in known:
+            near = get_close_matches(kind, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"kinds: {', '.join(sorted(known))}"
+            raise ScheduleError("HR-S004", f"there is no kind of operator {kind!r}", hint=hint)
 
 
 def _held(node: Node) -> int:

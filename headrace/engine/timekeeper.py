@@ -279,12 +279,20 @@ class Asking:
                 if node.place not in wanted:
                     wanted[node.place] = {need.input for need in node.operator.needs()}
                 if input in wanted[node.place]:
-                    made |= origin.demand(now)
+                    if origin.demand(now):
+                        made = True
+                        self._stir(origin)
                     self._came.pop(origin, None)
                     if place is not None and self._keeper is not None:
                         self._given[place] = self._keeper.heartbeat(place, now)
                     break
         return made
+
+    def _stir(self, origin: Origin) -> None:
+        """Operators that wait for an origin which is not before them can go on."""
+        for node, _ in self._askers[origin]:
+            if origin in node.label:
+                node.stir(node)
 
     def _with_news(self, now: int) -> dict[Origin, int | None]:
         """The origins that may know more than they promised, and their places among those with bounds."""

@@ -11,7 +11,9 @@ from headrace.graph.graph import Graph, Link
 from headrace.graph.node import Node
 from headrace.graph.source import SourceNode
 from headrace.graph.table import TableNode
+from headrace.operators.contract import Waiting
 from headrace.operators.order import InputManager, no_label
+from headrace.plan.nodes.core import TimeKind
 from headrace.time.timestamp import MAX_TIME
 
 Labels = dict[int, frozenset[str]]
@@ -117,14 +119,39 @@ def check_level(level: str) -> None:
 
 
 def apply_labels(graph: Graph, labels: Labels) -> None:
-    """Let every input manager wait for the label of the operator it feeds."""
+    """Let every input manager wait for the label of the operator it feeds.
+
+    Rows of a stream that is in order have no input manager: the operator that reads them waits itself.
+    """
     for node in graph.nodes:
-        if not isinstance(node.operator, InputManager):
-            continue
-        wanted = labels[node.id].union(*(_delayed(fed, labels) for fed in _feeds(node)))
-        beyond = [graph.sources[name] for name in sorted(wanted - streams_below(node))]
-        node.label = beyond
-        node.operator.label = _least_promised(beyond) if beyond else no_label
+        if isinstance(node.operator, InputManager):
+            wanted = labels[node.id].union(*(_delayed(fed, labels) for fed in _feeds(node)))
+            node.label = _beyond(graph, node, wanted)
+            node.operator.label = _least_promised(node.label) if node.label else no_label
+        elif isinstance(node.operator, Waiting) and node.operator.keeps_to_labels:
+            wanted = _delayed(node, labels) if _reads_in_order(node) else frozenset()
+            node.label = _beyond(graph, node, wanted)
+            node.operator.beyond = _least_promised(node.label) if node.label else None
+
+
+def _beyond(graph: Graph, node: Node, wanted: frozenset[str]) -> list[SourceNode]:
+    """The streams of a label that a node does not read. Latent rows have no heartbeats to wait for."""
+    sources = (graph.sources[name] for name in sorted(wanted - streams_below(node)))
+    return [source for source in sources if source.kind is not TimeKind.LATENT]
+
+
+def _reads_in_order(node: Node) -> bool:
+    """Whether rows of a stream come to an operator that needs their order, without waiting before it."""
+    if not node.operator.order_sensitive:
+        return False
+    return any(_comes_at_once(before) for before in node.predecessors)
+
+
+def _comes_at_once(before: Node | SourceNode) -> bool:
+    """Whether rows of a stream come here without waiting."""
+    if not isinstance(before, Node):
+        return not isinstance(before, TableNode)
+    return not before.operator.idle_waiting_prone and any(map(_comes_at_once, before.predecessors))
 
 
 def _feeds(node: Node) -> Iterable[Node]:
@@ -143,5 +170,5 @@ def _delayed(node: Node, labels: Labels) -> frozenset[str]:
 
 
 def _least_promised(sources: list[SourceNode]) -> Callable[[], int]:
-    """A function that returns the least heartbeat promised by these sources."""
-    return lambda: min((s.promised for s in sources), default=MAX_TIME)
+    """A function that returns the least heartbeat of these sources: promised, or shown by their rows."""
+    return lambda: min((max(s.promised, s.arc.heartbeat) for s in sources), default=MAX_TIME)

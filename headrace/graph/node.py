@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isabstract
 
 from headrace.flow.arc import Arc, Reader
 from headrace.flow.batch import Batch
@@ -59,7 +60,12 @@ class Node:
     @property
     def name(self) -> str:
         """A short name, unique in the graph, as tables and pictures show it."""
-        return f"{type(self.operator).__name__.removesuffix('Operator').lower()}{self.id}"
+        return f"{self.kind}{self.id}"
+
+    @property
+    def kind(self) -> str:
+        """What kind of operator it is, such as `join`."""
+        return kind_of(type(self.operator))
 
     @property
     def waits(self) -> bool:
@@ -68,6 +74,21 @@ class Node:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def kind_of(operator: type[Operator]) -> str:
+    """The name of a kind of operator."""
+    return operator.__name__.removesuffix("Operator").lower()
+
+
+def kinds() -> frozenset[str]:
+    """The names of all kinds of operators."""
+    found, todo = set[str](), Operator.__subclasses__()
+    while todo:
+        of = todo.pop()
+        found |= {kind_of(of)} if not isabstract(of) else set()
+        todo += of.__subclasses__()
+    return frozenset(found)
 
 
 def nobody_looks(node: Node) -> None:

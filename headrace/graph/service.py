@@ -1,4 +1,4 @@
-"""What a query may expect of the scheduler: how soon its results are wanted, and its share of the work."""
+"""What a query may expect of the scheduler: how soon its results are wanted, its share, and its strategy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ class Service:
 
     `share`: how much of the work the query gets under load, relative to others. Queries with a higher
     `priority` go first, as long as they stay within their share.
+
+    `strategy`: which of its operators runs next; None: that of the engine. `breaks`: the kinds of operators
+    (`join`, `select`) after which its paths are cut. An operator that several queries use has the strategy of
+    the one that was added last, and is cut if one of them asks for it.
     """
 
     deadline: int | None = None
     share: float = 1.0
     priority: int = 0
+    strategy: str | None = None
+    breaks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.deadline is not None and (not isinstance(self.deadline, int) or self.deadline < 1):

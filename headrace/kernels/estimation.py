@@ -13,10 +13,11 @@ from headrace.kernels.compiling import kernel
 
 MIN = np.iinfo(np.int64).min
 MAX = np.iinfo(np.int64).max
+COUNTED = np.iinfo(np.int32).max
 
 _I64, _LINE, _SEEN, _DELTA = nb.int64, nb.int64[::1], nb.int64[:, ::1], nb.int64[:, :, ::1]
 _TIMES = (_LINE, nb.types.Array(_I64, 1, "C", readonly=True))
-_MEMORY = nb.types.Tuple((_DELTA, *[nb.int32[:, :, ::1]] * 5))
+_MEMORY = nb.types.Tuple((_DELTA, *[nb.int32[:, :, ::1]] * 5, _LINE))
 _RULE = nb.types.Tuple((nb.float64, _I64, _I64, _I64))
 
 
@@ -54,18 +55,19 @@ def widen(delta, seen, j, time):  # type: ignore[no-untyped-def]
 
 @kernel()
 def adapt(  # type: ignore[no-untyped-def]
-    delta, window, count, limit, hits, trials, falls, seen, j, time, alpha, rule
+    delta, window, count, limit, hits, trials, falls, seen, j, time, alpha, rule, step
 ):
     """Figure 4, lines 3–14, and the adaptive adaptivity of §6.2 where `rule` has a rate.
 
-    Lowering rounds down, so that an estimate reaches its window in whole ticks.
+    `step` is what this row adds to `count`: 1, or the ticks since the row of j before. Lowering rounds down,
+    so that an estimate reaches its window in whole ticks.
     """
     width = seen.shape[1]
     rate, patience, least, most = rule
     for i in range(seen.shape[0]):
         for t in range(width):
             estimate = skew(seen[i, t], time)
-            count[j, i, t] += 1
+            count[j, i, t] = min(count[j, i, t] + step, COUNTED)
             trials[j, i, t] += 1
             if estimate > delta[j, i, t]:
                 delta[j, i, t] = estimate
@@ -98,15 +100,22 @@ def adapt(  # type: ignore[no-untyped-def]
 def observe(  # type: ignore[no-untyped-def]
     streams, times, ticks, now, seen, delta, adaptive, memory, alpha, rule
 ):
-    """Take arrivals in order; each is judged by what was seen before it. Returns the tick reached."""
-    window, count, limit, hits, trials, falls = memory
+    """Take arrivals in order; each is judged by what was seen before it. Returns the tick reached.
+
+    With `last`, the tick of the last row of each stream, a window is a time; without, a number of rows.
+    """
+    window, count, limit, hits, trials, falls, last = memory
     for k in range(len(streams)):
         j, time, tick = streams[k], times[k], ticks[k]
         if tick > now:
             roll(seen, tick - now)
             now = tick
         if adaptive:
-            adapt(delta, window, count, limit, hits, trials, falls, seen, j, time, alpha, rule)
+            step = 1
+            if len(last):
+                step = 0 if last[j] == MIN else now - last[j]
+                last[j] = now
+            adapt(delta, window, count, limit, hits, trials, falls, seen, j, time, alpha, rule, step)
         else:
             widen(delta, seen, j, time)
         if time > seen[j, 0]:

@@ -150,6 +150,10 @@ class Waiting(Operator):
     idle_waiting_prone = True
     order_sensitive = True
     eager = False
+    keeps_to_labels = True
+    """Whether it can wait for streams that it does not read."""
+    beyond: Callable[[], int] | None = None
+    """The least heartbeat of such streams (Srivastava & Widom, §7); None: it waits for its inputs only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +177,7 @@ class Waiting(Operator):
 
     def reach(self) -> int:
         """The instant up to which every input is known to be complete."""
-        low = MAX_TIME
+        low = MAX_TIME if self.beyond is None else self.beyond()
         for reader, register in zip(self.inputs, self.registers, strict=True):
             in_band, by_register = reader.arc.heartbeat, register.read()
             known = in_band if in_band > by_register else by_register
@@ -270,7 +274,8 @@ class Waiting(Operator):
         wanted = self._wanted()
         if wanted == MAX_TIME:
             return []
-        return [Need(i, wanted) for i in range(len(self.inputs)) if self.heartbeat(i) < wanted]
+        held = self.beyond is not None and self.beyond() < wanted
+        return [Need(i, wanted) for i in range(len(self.inputs)) if held or self.heartbeat(i) < wanted]
 
     def _wanted(self) -> int:
         """The heartbeat that every input needs to let the earliest held row or event out."""

@@ -52,6 +52,8 @@ class SequenceOperator(Waiting):
     If the order of a step's simultaneous rows matters and is by content, an instant is taken as a whole.
     """
 
+    keeps_to_labels = False
+
     def __init__(self, plan: SequenceNode) -> None:
         super().__init__()
         self.arity = len(plan.steps)

@@ -126,7 +126,7 @@ def _learned(
             "HR-F005",
             "alpha and adjust need a window",
             at,
-            "set window to a number of rows, such as 1000",
+            'set window to a number of rows, such as 1000, or to a time, such as "1 minute"',
         )
     free = (name for name, said in streams.items() if said is not None and not said.is_declared)
     names = tuple(table.streams or free)
@@ -134,15 +134,18 @@ def _learned(
         _fail(reader, "HR-F012", "every stream has bounds of its own", at, "remove estimate from skew")
     horizon = reader.at((*at, "horizon"), lambda: ticks(table.horizon, domain))
     tick = reader.at((*at, "tick"), maybe(table.tick, domain)) or max(1, horizon // STEPS)
-    return LearnedSkew(names, horizon, tick, _adaptivity(table))
+    return LearnedSkew(names, horizon, tick, reader.at(at, lambda: _adaptivity(table, domain)))
 
 
-def _adaptivity(table: SkewEstimate) -> Adaptivity | None:
+def _adaptivity(table: SkewEstimate, domain: int | None) -> Adaptivity | None:
     """W, α and how W changes (Srivastava & Widom, §6.2); None: the greatest skew so far counts."""
     if table.window is None:
         return None
     adjust = None if table.adjust is None else Adjusting(**table.adjust.model_dump())
-    return Adaptivity(table.window, table.alpha, adjust)
+    count = table.window if isinstance(table.window, int) else rows(table.window)
+    if count is not None:
+        return Adaptivity(count, table.alpha, adjust)
+    return Adaptivity(ticks(table.window, domain), table.alpha, adjust, in_time=True)
 
 
 def _check_groups(reader: Locating, at: Path_, groups: list[list[str]], streams: Streams) -> None:

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 import pydantic
 
 from headrace.engine.execution import Execution
+from headrace.engine.scheduling import check_service
 from headrace.errors import HeadraceError, InputError, PipelineError, SqlError, together
 from headrace.graph.admission import Rules
 from headrace.graph.service import Service
@@ -570,11 +571,14 @@ class Reader:
         )
 
     def _service(self, at: Path_, spec: QuerySpec, catalog: Catalog) -> Service:
-        """The deadline, the share and the priority of a query."""
+        """The deadline, the share, the priority, the strategy and the break nodes of a query."""
         per_second = catalog.ticks_per_second
         deadline = self.at((*at, "deadline"), maybe(spec.deadline, per_second))
         wrong = "share" if not 0 < spec.share < float("inf") else "deadline"
-        return self.at((*at, wrong), lambda: Service(deadline, spec.share, spec.priority))
+        found = self.at((*at, wrong), lambda: Service(deadline, spec.share, spec.priority))
+        for key, asked in (("strategy", Service(strategy=spec.strategy)), ("breaks", _breaking(spec.breaks))):
+            self.at((*at, key), partial(check_service, asked))
+        return replace(found, strategy=spec.strategy, breaks=tuple(spec.breaks))
 
     def _in_file(self, error: SqlError, i: int, spec: QuerySpec, catalog: Catalog) -> SqlError:
         """The error of a query, with its place in the file; as it is if there is none, as with a command."""
@@ -696,6 +700,11 @@ def _uses_spark(spec: FileSpec) -> bool:
         *(sink for sink in sinks if sink is not None),
     ]
     return any(end.type == "spark" for end in ends)
+
+
+def _breaking(kinds: Sequence[str]) -> Service:
+    """A service with break nodes after these kinds of operators."""
+    return Service(breaks=tuple(kinds))
 
 
 def _policy(written: str, domain: int | None) -> Callable[[], Policy]:

@@ -870,16 +870,16 @@ def _as_adjust(value: Any) -> Any:
 class SkewEstimate(Table):
     """Bounds between streams that are learned from arrivals, for waits up to `horizon` in steps of `tick`.
 
-    With a `window`, an estimate that was too large for this many rows falls; `alpha` is the weight of the
-    old one. `streams`: by default, those without bounds of their own.
+    With a `window`, an estimate that was too large for this many rows, or this long, falls; `alpha` is the
+    weight of the old one. `streams`: by default, those without bounds of their own.
     """
 
     horizon: Length
     """How long after a row of one stream the others are compared with it."""
     tick: Length | None = None
     """The steps in which this time is divided; by default a tenth of `horizon`."""
-    window: int | None = Field(default=None, ge=1)
-    """How many rows in a row must have needed less before an estimate falls (the paper's W)."""
+    window: Annotated[int, Field(ge=1)] | str | None = None
+    """How many rows in a row, or for how long all rows, must need less before an estimate falls (W)."""
     alpha: float = Field(default=0.5, ge=0, le=1)
     """The weight of the old estimate when it falls (α)."""
     adjust: Annotated[AdjustOf | None, BeforeValidator(_as_adjust)] = None
@@ -1050,6 +1050,10 @@ class QuerySpec(Table):
     """How much of the work the query gets under load, relative to others."""
     priority: int = 0
     """Queries with a higher number go first, as long as they stay within their share."""
+    strategy: str | None = None
+    """The strategy of its operators, where it is not that of the pipeline."""
+    breaks: list[str] = Field(default_factory=list)
+    """The kinds of operators after which its paths are cut (break nodes), such as `["join"]`."""
 
 
 class MemoryTable(Table):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace import tuning
@@ -68,6 +68,8 @@ class StateTable:
         self.standing = Standing()
         self._chosen: dict[int, Strategy] = {}
         self._breaks: set[int] = set()
+        self._asked: dict[int, Strategy] = {}
+        self._asked_breaks: frozenset[int] = frozenset()
         self._entries: dict[int, Entry] = {}
 
     def choose(self, strategy: Strategy, nodes: Iterable[Node] | None) -> None:
@@ -88,6 +90,11 @@ class StateTable:
         self._breaks.discard(node.id)
         self._entries = {}
 
+    def ask(self, strategies: Mapping[int, Strategy], breaks: Iterable[int]) -> None:
+        """What queries ask for at some nodes, by their ids. A choice by hand for a node counts more."""
+        self._asked, self._asked_breaks = dict(strategies), frozenset(breaks)
+        self._entries = {}
+
     def forget(self) -> None:
         """The graph or its break nodes changed: rebuild the table when it is next needed."""
         self._entries = {}
@@ -95,7 +102,7 @@ class StateTable:
     @property
     def ranked(self) -> bool:
         """Whether a strategy in use chooses among operators with work in an order of its own."""
-        used = (self.default, *self._chosen.values())
+        used = (self.default, *self._chosen.values(), *self._asked.values())
         return any(each.ranking is not by_place for each in used)
 
     def rank(self, node: Node) -> Rank:
@@ -104,11 +111,12 @@ class StateTable:
 
     def strategy_of(self, node: Node) -> Strategy:
         """The strategy that runs a node."""
-        return self._chosen.get(node.id, self.default)
+        return self._chosen.get(node.id) or self._asked.get(node.id, self.default)
 
     def is_cut(self, node: Node) -> bool:
-        """Whether there is a break node after a node: set by hand, or by its strategy."""
-        return node.id in self._breaks or self.strategy_of(node).cut(node, self.standing)
+        """Whether there is a break node after a node: set by hand, by a query, or by its strategy."""
+        by_hand = node.id in self._breaks or node.id in self._asked_breaks
+        return by_hand or self.strategy_of(node).cut(node, self.standing)
 
     def entry(self, node: Node) -> Entry:
         """The row of a node, built on first use."""

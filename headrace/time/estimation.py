@@ -21,7 +21,7 @@ from headrace.time.bounds import Bounds
 from headrace.time.skew import SkewMatrix
 from headrace.time.timestamp import MIN_TIME
 
-_MEMORY = ("window", "count", "limit", "hits", "trials", "falls")
+_MEMORY = ("window", "count", "limit", "hits", "trials", "falls", "last")
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,22 @@ class Adjusting:
 class Adaptivity:
     """W, the low estimates to see before lowering, and α, the weight of the old estimate then (Figure 4).
 
-    α = 1, or W beyond the number of arrivals, is the non-adaptive estimate.
+    α = 1, or W beyond the number of arrivals, is the non-adaptive estimate. With `in_time`, W is a time of
+    the clock: an estimate falls at the first row for which it has been too large for longer than that.
     """
 
     window: int
     alpha: float
     adjusting: Adjusting | None = None
+    in_time: bool = False
 
     def __post_init__(self) -> None:
         if self.window < 1 or not 0.0 <= self.alpha <= 1.0:
             message = f"adaptivity W = {self.window}, α = {self.alpha}"
             raise TimeError("HR-T030", message, hint="W ≥ 1 and 0 ≤ α ≤ 1")
+        if self.in_time and self.adjusting is not None:
+            message = "a window in time does not change by itself"
+            raise TimeError("HR-T030", message, hint="leave out adjusting, or count rows")
 
     def rule(self) -> tuple[float, int, int, int]:
         """The parameters as the kernel takes them; −1 turns adjusting off."""
@@ -75,7 +80,7 @@ class SkewEstimator:
         n = len(self.streams)
         self._delta = np.zeros((n, n, t_max + 1), dtype=np.int64)
         self._seen = np.full((n, t_max + 1), MIN_TIME, dtype=np.int64)
-        self._memory = _memory(self._delta.shape, adaptivity)
+        self._memory = _memory(self._delta.shape, adaptivity, tick)
         self._clock, self._now = MIN_TIME, MIN_TIME
 
     @property
@@ -87,6 +92,8 @@ class SkewEstimator:
     def settings(self) -> str:
         """The streams, the times covered and the adaptivity."""
         adaptivity = None if self.adaptivity is None else asdict(self.adaptivity)
+        if adaptivity is not None and not adaptivity["in_time"]:
+            del adaptivity["in_time"]  # as written before windows could be in time
         return json.dumps([self.streams, self.t_max, self.tick, adaptivity])
 
     def observe(self, streams: npt.ArrayLike, times: npt.ArrayLike, clocks: npt.ArrayLike) -> None:
@@ -145,6 +152,8 @@ class SkewEstimator:
         """Continue from a snapshot of an estimator with the same arguments."""
         arrays = {"delta": self._delta, "seen": self._seen, **dict(zip(_MEMORY, self._memory, strict=True))}
         for name, array in arrays.items():
+            if name == "last" and name not in snapshot:
+                continue  # of an earlier version, whose windows counted rows
             if np.shape(snapshot[name]) != array.shape:
                 raise TimeError(
                     "HR-T024", f"a snapshot of another estimator ({name})", hint="use equal arguments"
@@ -153,11 +162,17 @@ class SkewEstimator:
         self._clock, self._now = int(snapshot["clock"]), int(snapshot["now"])
 
 
-def _memory(shape: tuple[int, ...], adaptivity: Adaptivity | None) -> tuple[npt.NDArray[Any], ...]:
-    """δ_win, num, W, and the counters of adaptive adaptivity; almost empty if not adaptive."""
+def _memory(shape: tuple[int, ...], adaptivity: Adaptivity | None, tick: int) -> tuple[npt.NDArray[Any], ...]:
+    """δ_win, num, W, the counters of adaptive adaptivity, and the last tick of each stream if W is a time.
+
+    Almost empty if not adaptive.
+    """
     held = shape if adaptivity is not None else (0, 0, 0)
     window = np.zeros(held, dtype=np.int64)
     count, limit, hits, trials, falls = (np.zeros(held, dtype=np.int32) for _ in range(5))
+    in_time = adaptivity is not None and adaptivity.in_time
+    last = np.full(shape[0] if in_time else 0, MIN_TIME, dtype=np.int64)
     if adaptivity is not None:
-        limit[:] = min(adaptivity.window, np.iinfo(np.int32).max)
-    return window, count, limit, hits, trials, falls
+        steps = adaptivity.window // tick if in_time else adaptivity.window
+        limit[:] = min(steps, np.iinfo(np.int32).max - 1)
+    return window, count, limit, hits, trials, falls, last

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.engine import Engine
 from headrace.errors import ScheduleError
@@ -14,6 +18,9 @@ from headrace.plan.nodes.windows import Range
 from headrace.time.bounds import Bounds
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.skew import SkewMatrix
+from tests.engine.driving import assert_oracles_answer
+from tests.strategies.plans import cases
+from tests.strategies.runs import runs
 
 S1, S2, S3 = (Source(f"s{i}", pa.schema([(f"k{i}", pa.int64()), (f"v{i}", pa.int64())])) for i in (1, 2, 3))
 O1 = Join(Window(S1, Range(100)), Window(S2, Range(100)), ("k1",), ("k2",))
@@ -21,11 +28,11 @@ O2 = Join(O1, Window(S3, Range(100)), ("k1",), ("k3",))
 ALL = frozenset({"s1", "s2", "s3"})
 
 
-def figure_5(level: str) -> Engine:
+def figure_5(level: str, disordered: bool = True) -> Engine:
     """O1 joins S1 and S2, O2 joins that with S3; S3 is silent and nobody vouches for it."""
     skew = SkewMatrix.of(sorted(ALL), {(s, s): [(0, 1)] for s in ALL})
     engine = Engine()
-    rules = Rules(disordered=True, enforce="strict")
+    rules = Rules(disordered=disordered, enforce="strict")
     heartbeats = HeartbeatGenerator(Bounds.of(skew, timeout=10**6))
     engine.streams.manage(heartbeats, dict.fromkeys((S1, S2, S3), rules))
     engine.add("q", IStream(O2))
@@ -49,20 +56,51 @@ def made(engine: Engine, plan: Plan) -> int:
     return nodes[0].operator.rows_out
 
 
-def test_operator_level_lets_o1_run_ahead_of_a_stream_it_does_not_read() -> None:
-    engine = figure_5("operator")
+@pytest.mark.parametrize("disordered", [True, False])
+def test_operator_level_lets_o1_run_ahead_of_a_stream_it_does_not_read(disordered: bool) -> None:
+    engine = figure_5("operator", disordered)
     feed(engine, 2)
     assert made(engine, O1) > 0
 
 
-def test_query_level_holds_o1_back_until_all_streams_have_come() -> None:
-    engine = figure_5("query")
+@pytest.mark.parametrize("disordered", [True, False])
+def test_query_level_holds_o1_back_until_all_streams_have_come(disordered: bool) -> None:
+    engine = figure_5("query", disordered)
     feed(engine, 2)
     assert made(engine, O1) == 0
 
 
-def test_memory_aware_lets_o1_run_until_it_proliferates() -> None:
-    engine = figure_5("memory")
+@pytest.mark.parametrize("level", ["query", "memory"])
+@pytest.mark.parametrize("disordered", [True, False])
+def test_what_was_held_back_comes_out_at_once_when_the_stream_speaks(level: str, disordered: bool) -> None:
+    found = {}
+    for name in (level, "operator"):
+        engine = figure_5(name, disordered)
+        feed(engine, 2)
+        row = pa.RecordBatch.from_pylist([{"k3": 7, "v3": 11}], schema=S3.columns)
+        engine.push("s3", row, [11], now=11)
+        engine.run()
+        ahead = made(engine, O1)
+        for source in (S1, S2, S3):
+            engine.streams.end(source.name)
+        found[name] = ahead, sum(len(batch) for batch in engine.drain())
+    assert found[level] == found["operator"]
+    assert min(found[level]) > 0
+
+
+@given(st.data())
+def test_levels_change_no_answer_over_streams_in_order(data: st.DataObject) -> None:
+    """Whatever the query, and however it runs; and the level changes on the way."""
+    case = data.draw(cases())
+    levels = cycle(data.draw(st.lists(st.sampled_from(["operator", "query", "memory"]), min_size=1)))
+    assert_oracles_answer(
+        case, data.draw(runs(case)), hook=lambda engine: engine.scheduling.set_level(next(levels))
+    )
+
+
+@pytest.mark.parametrize("disordered", [True, False])
+def test_memory_aware_lets_o1_run_until_it_proliferates(disordered: bool) -> None:
+    engine = figure_5("memory", disordered)
     feed(engine, 3)
     ahead = made(engine, O1)
     assert ahead > 0, "nothing was measured yet, so nothing was held back"
@@ -91,8 +129,8 @@ def test_a_label_is_stable_where_the_selectivity_is_about_one() -> None:
     engine = figure_5("operator")
     first = next(n for n in engine.graph.nodes if n.plan.schema == O1.schema)
     waits = []
-    for given in (100, 105, 120, 105, 95, 105, 85, 95, 105):
-        first.rows_in, first.operator.rows_out = 100, given
+    for rows_out in (100, 105, 120, 105, 95, 105, 85, 95, 105):
+        first.rows_in, first.operator.rows_out = 100, rows_out
         waits.append(memory_labels(engine.graph)[first.id] == ALL)
     assert waits == [False, False, True, True, True, True, False, False, False]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.table import EXPERIMENTS
+from tests.papers.cut import CUTS, Cut, fails
 from tests.papers.page import PAGE, ROOT, page
 from tests.papers.table import ROWS, Row
 
@@ -82,3 +83,19 @@ def test_a_row_that_is_done_has_code_and_a_test_and_another_says_why(row: Row) -
 
 def test_the_page_is_the_table() -> None:
     assert PAGE.read_text() == page(), "python -m tests.papers.page"
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: str(cut.row))
+def test_what_can_be_cut_out_is_there_and_its_row_names_the_test(cut: Cut) -> None:
+    """`python -m tests.papers.cut` runs these tests without the mechanism, and they fail."""
+    compile(cut.source(), cut.file, "exec")
+    assert cut.test in ROWS[cut.row - 1].tests
+
+
+def test_ten_mechanisms_or_more_can_be_cut_out() -> None:
+    assert len({cut.row for cut in CUTS}) >= 10
+
+
+@pytest.mark.slow
+def test_a_test_fails_without_its_mechanism() -> None:
+    assert fails(CUTS[0])

@@ -120,6 +120,8 @@ def test_declared_bounds_make_the_heartbeats_of_the_same_bounds_in_python(
         ({"window": 5, "alpha": 0.9, "adjust": True}, Adaptivity(5, 0.9, Adjusting())),
         ({"window": 5, "adjust": {"least": 2, "most": 9}}, Adaptivity(5, 0.5, Adjusting(least=2, most=9))),
         ({"window": 5, "adjust": False}, Adaptivity(5, 0.5)),
+        ({"window": "5 rows"}, Adaptivity(5, 0.5)),
+        ({"window": "40 ticks", "alpha": 0.1}, Adaptivity(40, 0.1, in_time=True)),
     ],
 )
 def test_an_estimate_between_streams_is_the_estimator_of_the_paper(
@@ -217,6 +219,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "did you mean a?",
     ),
     "α without W": ("[skew]", 'estimate = { horizon = "1 s", alpha = 0.1 }', "HR-F005", "set window"),
+    "W in time that adjusts itself": (
+        "[skew]",
+        'estimate = { horizon = "1 s", window = "1 minute", adjust = true }',
+        "HR-T030",
+        "count rows",
+    ),
     "α above 1": ("[skew]", 'estimate = { horizon = "1 s", window = 3, alpha = 2 }', "HR-F004", ""),
     "a misspelt estimate": (
         "[skew]",
@@ -279,11 +287,24 @@ def test_a_query_may_say_what_it_expects_of_the_scheduler() -> None:
     said = tables({}, unit="us")
     said["queries"][0] |= {"deadline": "2 s", "share": 2.5, "priority": 1}
     assert from_tables(said).queries[0].query.service == Service(2 * SECOND, 2.5, 1)
+    said["queries"][0] |= {"strategy": "bfs(9)", "breaks": ["select", "join"]}
+    assert from_tables(said).queries[0].query.service == Service(
+        2 * SECOND, 2.5, 1, "bfs(9)", ("select", "join")
+    )
     assert made({}).queries[0].query.service == Service()
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("deadline", "soon"), ("deadline", 0), ("share", 0), ("share", -1), ("priority", "x")]
+    ("key", "value"),
+    [
+        ("deadline", "soon"),
+        ("deadline", 0),
+        ("share", 0),
+        ("share", -1),
+        ("priority", "x"),
+        ("strategy", "dfz"),
+        ("breaks", ["selct"]),
+    ],
 )
 def test_what_is_wrong_with_it_has_a_place(key: str, value: Any) -> None:
     said = tables({}, unit="us")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from headrace.engine import Engine
+from headrace.engine import Engine, Service
+from headrace.errors import ScheduleError
 from headrace.expressions import col
 from headrace.plan.nodes.core import Select, Source, Union
 
@@ -65,3 +67,37 @@ def test_parts_of_one_graph_may_run_under_different_strategies() -> None:
         "BFS-Sink",
         "BFS-Sink",
     ]
+
+
+def test_a_query_brings_its_strategy_and_its_break_nodes() -> None:
+    """Of shared operators, those of the last query count; what is chosen by hand comes first."""
+    engine = Engine(strategy="dfs")
+    shared = Select(S, col("v") > 0)
+    engine.add("plain", Select(shared, col("v") > 1))
+    engine.add("own", Select(shared, col("v") > 2), service=Service(strategy="bfs", breaks=("select",)))
+    assert rows(engine)[1:] == [
+        ("select0", "-", "-", "BFS-Source-Sink"),
+        ("select1", "-", "-", "DFS-Source-Sink"),
+        ("select2", "-", "-", "BFS-Source-Sink"),
+    ]
+    engine.scheduling.use("dfs(5)", ["select2"])
+    assert rows(engine)[3][-1] == "DFS(5)-Source-Sink"
+    engine.scheduling.use("rr")
+    assert [line[-1] for line in rows(engine)[1:]] == ["BFS-Source-Sink", "RR-Source-Sink", "BFS-Source-Sink"]
+    engine.remove("own")
+    engine.scheduling.use("dfs")
+    assert rows(engine)[1:] == [
+        ("select0", "-", "select1", "DFS-Source"),
+        ("select1", "select0", "-", "DFS-Sink"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("service", "code"), [(Service(strategy="dfz"), "HR-S001"), (Service(breaks=("selct",)), "HR-S004")]
+)
+def test_what_a_query_asks_for_must_exist(service: Service, code: str) -> None:
+    engine = Engine()
+    with pytest.raises(ScheduleError, match=code) as refused:
+        engine.add("q", PATH, service=service)
+    assert "did you mean" in refused.value.hint
+    assert not engine.graph.sinks

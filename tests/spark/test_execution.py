@@ -45,6 +45,8 @@ SERVICES = st.builds(
     st.none() | st.integers(1, 9),
     st.sampled_from([1.0, 0.5, 3.0]),
     st.sampled_from([0, 1]),
+    st.none() | STRATEGIES,
+    st.sampled_from([(), ("select",), ("join", "union")]),
 )
 IDLE = st.sampled_from(["on_demand", "none", "periodic(3)", "periodic(20)"])
 
