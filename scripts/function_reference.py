@@ -14,10 +14,14 @@ from typing import Any, Final
 from headrace.expressions.functions import (
     ALIASES,
     CHOICES,
+    arrays,
+    calendar,
+    codes,
     collections,
     dates,
     editing,
     json_text,
+    matching,
     nested,
     numeric,
     parts,
@@ -40,15 +44,20 @@ scripts.reference`.
 FAMILIES: Final = {
     "Numbers": numeric.ROWS,
     "NULL and choice": CHOICES,
-    "Text": (*text.ROWS, *parts.ROWS, *editing.ROWS),
-    "Time": (*temporal.ROWS, *dates.ROWS),
-    "Arrays, maps and structs": (*nested.ROWS, *collections.ROWS),
+    "Text": (*text.ROWS, *parts.ROWS, *matching.ROWS, *editing.ROWS),
+    "Bits and bytes": codes.ROWS,
+    "Time": (*temporal.ROWS, *dates.ROWS, *calendar.ROWS),
+    "Arrays, maps and structs": (*nested.ROWS, *collections.ROWS, *arrays.ROWS),
     "JSON": json_text.ROWS,
 }
 OURS: Final = {
     "starts_with": "starts_with('lamp', 'la')",
     "ends_with": "ends_with('lamp', 'mp')",
     "plus_micros": "plus_micros(timestamp_seconds(1), 1000000)",
+    "bits_and": "bits_and(7, 3)",
+    "bits_or": "bits_or(7, 8)",
+    "bits_xor": "bits_xor(5, 1)",
+    "bits_not": "bits_not(7)",
 }
 """Examples of functions that Spark does not have."""
 

@@ -8,10 +8,14 @@ import pyarrow as pa
 
 from headrace.expressions.choice import case, coalesce, nullif
 from headrace.expressions.functions import (
+    arrays,
+    calendar,
+    codes,
     collections,
     dates,
     editing,
     json_text,
+    matching,
     nested,
     numeric,
     parts,
@@ -19,7 +23,7 @@ from headrace.expressions.functions import (
     text,
 )
 from headrace.expressions.functions.rule import ArrayFunction, Rewrite, register_in
-from headrace.expressions.logic import IS_NOT_NULL, null_test
+from headrace.expressions.logic import IS_NOT_NULL, IS_NULL, null_test
 from headrace.expressions.scope import Rule
 
 CHOICES: Final[tuple[Rule, ...]] = (
@@ -27,11 +31,14 @@ CHOICES: Final[tuple[Rule, ...]] = (
     Rewrite("nullif", nullif, 2, 2),
     Rewrite("coalesce", coalesce, 1, None),
     Rewrite("ifnull", coalesce, 2, 2),
+    Rewrite("isnull", lambda value: null_test(IS_NULL, value), 1, 1),
+    Rewrite("isnotnull", lambda value: null_test(IS_NOT_NULL, value), 1, 1),
     Rewrite("nvl2", lambda given, value, other: case([(null_test(IS_NOT_NULL, given), value)], other), 3, 3),
 )
-NESTED: Final = (nested.ROWS, collections.ROWS, json_text.ROWS)
+NESTED: Final = (nested.ROWS, collections.ROWS, arrays.ROWS, json_text.ROWS)
 FAMILIES: Final = (
-    *(numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, editing.ROWS, temporal.ROWS, dates.ROWS),
+    *(numeric.ROWS, CHOICES, text.ROWS, parts.ROWS, matching.ROWS, editing.ROWS, codes.ROWS),
+    *(temporal.ROWS, dates.ROWS, calendar.ROWS),
     *NESTED,
 )
 ALIASES: Final = {
@@ -56,6 +63,8 @@ ALIASES: Final = {
     "cardinality": "size",
     "array_size": "size",
     "json_value": "get_json_object",
+    "rlike": "regexp_like",
+    "char": "chr",
 }
 FUNCTIONS: Final[dict[str, Rule]] = {rule.name: rule for family in FAMILIES for rule in family}
 FUNCTIONS.update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.expressions import arrow
 from headrace.expressions.bound import Bound, Call, Kernel, Vector
 from headrace.expressions.casts import cast
-from headrace.expressions.functions.rule import WHOLE, FunctionRule, Rewrite, takes
+from headrace.expressions.functions.rule import WHOLE, FunctionRule, takes
 from headrace.expressions.scope import Rule
 from headrace.expressions.types import INSTANT, family, mismatch
 
@@ -93,7 +93,7 @@ def _add_months(of: pa.DataType, day: dt.date, count: int) -> dt.date | None:
     return dt.date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def _to_timestamp(value: Bound) -> Bound:
+def to_timestamp(value: Bound) -> Bound:
     """An instant; a string that is not one is NULL."""
     if family(value.type) not in ("timestamp", "date", "string", "null"):
         raise mismatch("to_timestamp", value.type)
@@ -126,6 +126,4 @@ ROWS: Final[tuple[Rule, ...]] = (
     _field("quarter", lambda day: (day.month + 2) // 3, "quarter"),
     FunctionRule("last_day", takes(any_date), Kernel("last_day", _last_day, _month_end)),
     FunctionRule("add_months", takes(any_date, WHOLE, gives=DATE), Kernel("add_months", _add_months), 2, 2),
-    Rewrite("to_date", lambda value: any_date("to_date", value), 1, 1),
-    Rewrite("to_timestamp", _to_timestamp, 1, 1),
 )

@@ -286,6 +286,39 @@ def _scaled(name: str, factor: float) -> FunctionRule:
     return FunctionRule(name, DOUBLE, kernel)
 
 
+def _by_numpy(name: str, ufunc: np.ufunc) -> FunctionRule:
+    """A function from double to double that NumPy has."""
+
+    def naive(of: pa.DataType, value: float) -> float:
+        with np.errstate(all="ignore"):
+            return float(ufunc(np.float64(value)))
+
+    def lower(call: Call) -> Vector:
+        def run(array: pa.Array) -> pa.Array:
+            value, known = arrow.operand(array)
+            with np.errstate(all="ignore"):
+                return arrow.from_numpy(pa.float64(), np.asarray(ufunc(value)), known)
+
+        return run
+
+    return FunctionRule(name, DOUBLE, Kernel(name, naive, lower))
+
+
+def _nanvl(value: Bound, other: Bound) -> Bound:
+    """The other number where one is not a number."""
+    (value, other), _ = DOUBLE("nanvl", (value, other))
+    return case([(call(IS_NAN, (value,), pa.bool_()), other)], value)
+
+
+IS_NAN: Final = Kernel("isnan", lambda of, value: value is not None and math.isnan(value), strict=False)
+CURVES: Final = {
+    "cbrt": np.cbrt,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "expm1": np.expm1,
+    "rint": np.rint,
+}
 LN: Final = _logarithm("ln", math.log)
 LOG: Final = Kernel("log", _naive_log)
 
@@ -304,6 +337,13 @@ ROWS: Final[tuple[Rule, ...]] = (
     FunctionRule("exp", DOUBLE, Kernel("exp", _total(math.exp), arrow.direct("exp"))),
     LN,
     _logarithm("log10", math.log10),
+    _logarithm("log2", math.log2),
+    *(_by_numpy(name, ufunc) for name, ufunc in CURVES.items()),
+    FunctionRule("isnan", takes(REAL, gives=pa.bool_()), IS_NAN),
+    Rewrite("nanvl", _nanvl, 2, 2),
+    FunctionRule("hypot", DOUBLE, Kernel("hypot", lambda of, x, y: math.hypot(x, y)), 2, 2),
+    Rewrite("pi", lambda: Constant(math.pi, pa.float64()), 0, 0),
+    Rewrite("e", lambda: Constant(math.e, pa.float64()), 0, 0),
     Rewrite("log", _log, 1, 2),
     Rewrite("pmod", _pmod, 2, 2),
     *(_double(name, getattr(math, name)) for name in ("sin", "cos", "tan", "asin", "acos", "atan")),

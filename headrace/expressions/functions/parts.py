@@ -56,7 +56,7 @@ class NotRegular(Exception):
 
 
 @lru_cache(maxsize=1024)
-def _groups(pattern: str) -> int:
+def groups_of(pattern: str) -> int:
     """The number of groups of a pattern; raises `NotRegular` if it is not valid."""
     try:
         MATCH((EMPTY,), pc.MatchSubstringOptions(pattern))
@@ -106,7 +106,7 @@ def _only(pattern: str, group: int) -> str:
 def _extracting(pattern: str, group: int = 1) -> Vector | None:
     """The group of the first match, empty if nothing matches; NULL for a group that does not exist."""
     try:
-        known = 0 <= group <= _groups(pattern)
+        known = 0 <= group <= groups_of(pattern)
     except NotRegular:
         known = False
     if not known:
@@ -129,7 +129,7 @@ def _counting(pattern: str) -> Vector | None:
     if pattern.isalnum():
         return arrow.function("count_substring", pc.MatchSubstringOptions(pattern))
     try:
-        _groups(pattern)
+        groups_of(pattern)
     except NotRegular:
         return lambda texts: pa.nulls(len(texts), pa.int32())
     mark = arrow.function("replace_substring_regex", pc.ReplaceSubstringOptions(pattern, "\\0" + MARK))
@@ -138,7 +138,7 @@ def _counting(pattern: str) -> Vector | None:
     return lambda texts: minus(count(mark(texts)), count(texts))
 
 
-def _naive(prepare: Callable[..., Vector | None]) -> Callable[..., Any]:
+def one_row(prepare: Callable[..., Vector | None]) -> Callable[..., Any]:
     """One row. Uses RE2 too: patterns may be data, and Python's matching can take exponential time."""
 
     def one(of: pa.DataType, text: str, *rest: Any) -> Any:
@@ -152,23 +152,23 @@ MARK: Final = "\x01"
 MATCH: Final = pc.get_function("match_substring_regex").call
 EMPTY: Final = pa.array([""])
 NAMED: Final = re.compile(r"\(\?P?<[A-Za-z_][A-Za-z0-9_]*>")
-EXTRACT: Final = Kernel("regexp_extract", _naive(_extracting), constants(_extracting))
+EXTRACT: Final = Kernel("regexp_extract", one_row(_extracting), constants(_extracting))
 EXTRACT_TYPES: Final = takes(TEXT, TEXT, WHOLE, gives=pa.string())
-COUNT: Final = Kernel("regexp_count", _naive(_counting), constants(_counting))
+COUNT: Final = Kernel("regexp_count", one_row(_counting), constants(_counting))
 COUNT_TYPES: Final = takes(TEXT, TEXT, gives=pa.int32())
 HINT: Final = (
     "use RE2's syntax: no lookaround, backreferences or possessive repetition (docs/cql/expressions.md)"
 )
 
 
-def _regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
+def regular(kernel: Kernel, typing: Typing) -> Callable[..., Bound]:
     """A call whose constant pattern is checked before the first row."""
 
     def rewrite(*args: Bound) -> Bound:
         pattern = args[1]
         if isinstance(pattern, Constant) and isinstance(pattern.value, str):
             try:
-                _groups(pattern.value)
+                groups_of(pattern.value)
             except NotRegular as error:
                 message = f"{pattern.value!r} is not a valid regular expression: {error}"
                 raise ExpressionError("HR-E012", message, hint=HINT) from None
@@ -185,6 +185,6 @@ ROWS: Final[tuple[Rule, ...]] = (
         3,
         3,
     ),
-    Rewrite("regexp_extract", _regular(EXTRACT, EXTRACT_TYPES), 2, 3),
-    Rewrite("regexp_count", _regular(COUNT, COUNT_TYPES), 2, 2),
+    Rewrite("regexp_extract", regular(EXTRACT, EXTRACT_TYPES), 2, 3),
+    Rewrite("regexp_count", regular(COUNT, COUNT_TYPES), 2, 2),
 )

@@ -304,24 +304,31 @@ IN_GROUP: Final = "write it in GROUP BY; window.start and window.end are its bou
 NO_PARTS: Final = "write get_json_object(x, '$.a.b')"
 IN_UNNEST: Final = "write FROM s, UNNEST(items) AS u(item), or explode(items) as a column of its own"
 NO_LAMBDA: Final = "functions over each element are not supported; use UNNEST, or a function of your own"
+NO_TRY: Final = "write the operator: it gives NULL where there is no value"
 NO_CHANCE: Final = "an expression must give the same value again after a restart; add a column to the stream"
 ELSEWHERE: Final = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "localtimestamp", "proctime"), NO_CLOCK),
-    **dict.fromkeys(("unix_timestamp", "curdate", "current_time", "sysdate"), NO_CLOCK),
+    **dict.fromkeys(("curdate", "current_time", "sysdate"), NO_CLOCK),
+    "unix_timestamp": "of a time: unix_seconds(ts); there is no clock in a query",
     **dict.fromkeys(("rand", "random", "randn", "uuid", "monotonically_increasing_id"), NO_CHANCE),
     **dict.fromkeys(("tumble", "hop", "session", "tumble_start", "tumble_end", "tumble_rowtime"), IN_FROM),
     **dict.fromkeys(("hop_start", "hop_end", "session_start", "session_end"), IN_FROM),
     **dict.fromkeys(("window", "session_window"), IN_GROUP),
     **dict.fromkeys(("transform", "filter", "aggregate", "exists", "forall"), NO_LAMBDA),
-    **dict.fromkeys(("explode", "explode_outer", "unnest", "posexplode", "inline", "flatten"), IN_UNNEST),
+    **dict.fromkeys(("explode", "explode_outer", "unnest", "posexplode", "inline"), IN_UNNEST),
     **dict.fromkeys(("json_query", "json_extract", "extractjsonfield"), NO_PARTS),
     **dict.fromkeys(("percentile_cont", "quantile"), "write percentile(x, 0.5)"),
     "latest_by_offset": "write last(x)",
     "earliest_by_offset": "write first(x)",
     "iff": "write if(condition, x, y)",
-    "isnull": "write x IS NULL",
-    "isnotnull": "write x IS NOT NULL",
-    "regexp_replace": "write replace(x, 'old', 'new') or regexp_extract(x, 'pattern', 1)",
+    "date_part": "write EXTRACT(YEAR FROM ts)",
+    "epoch": "write unix_seconds(ts)",
+    "from_unixtime": "write date_format(timestamp_seconds(x), 'yyyy-MM-dd HH:mm:ss')",
+    "make_timestamp": "write to_timestamp('2026-03-04 05:06:07')",
+    "json_tuple": NO_PARTS,
+    **dict.fromkeys(("sequence", "array_repeat", "arrays_zip"), "add the array to the stream"),
+    **dict.fromkeys(("try_divide", "try_add", "try_subtract", "try_multiply"), NO_TRY),
+    **dict.fromkeys(("to_binary", "to_bytes"), "write encode(x, 'utf-8')"),
     "timestampdiff": "write unix_seconds(a) - unix_seconds(b)",
     "timestampadd": "write ts + INTERVAL 10 SECONDS",
     "watermark": "how late rows may be is not part of a query: set disorder in the pipeline file",
@@ -334,6 +341,11 @@ def _filter(resolver: Resolver, node: exp.Filter) -> Expression:
     if not is_aggregate(node.this):
         fail(Code.AGGREGATE, "FILTER must follow an aggregate", node, "write count(*) FILTER (WHERE v > 0)")
     return resolver.aggregate(node.this, node.expression.this)
+
+
+def _bits(name: str) -> Build:
+    """An operator of bits, by the function that it is."""
+    return lambda resolver, node: _named(resolver, node, name, [node.this, node.expression])
 
 
 SCALARS: Final[dict[type[exp.Expr], Build]] = {
@@ -373,13 +385,21 @@ SCALARS: Final[dict[type[exp.Expr], Build]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Extract: _extract,
+    exp.BitwiseAnd: _bits("bits_and"),
+    exp.BitwiseOr: _bits("bits_or"),
+    exp.BitwiseXor: _bits("bits_xor"),
+    exp.BitwiseLeftShift: _bits("shiftleft"),
+    exp.BitwiseRightShift: _bits("shiftright"),
+    exp.BitwiseNot: lambda resolver, node: _named(resolver, node, "bits_not", [node.this]),
+    exp.RegexpLike: lambda resolver, node: _named(
+        resolver, node, "regexp_like", [node.this, node.expression]
+    ),
     exp.DPipe: lambda resolver, node: _named(resolver, node, "concat", [node.this, node.expression]),
     exp.Concat: _adjacent,
     exp.Anonymous: _call,
     exp.Filter: _filter,
     exp.Window: lambda resolver, node: resolver.over(node),
 }
-BITS: Final = "bits are not supported; write a function of your own"
 LEVELS: Final = "write one query per level and combine them with UNION ALL"
 REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Star: ("*", "name the columns, or write count(*)"),
@@ -395,12 +415,6 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.JSONExtract: ("->", NO_PARTS),
     exp.JSONExtractScalar: ("->>", NO_PARTS),
     exp.Lambda: ("->", NO_LAMBDA),
-    exp.BitwiseAnd: ("&", BITS),
-    exp.BitwiseOr: ("|", BITS),
-    exp.BitwiseXor: ("^", "write power(x, y) for a power; bits are not supported"),
-    exp.BitwiseNot: ("~", BITS),
-    exp.BitwiseLeftShift: ("<<", BITS),
-    exp.BitwiseRightShift: (">>", BITS),
     exp.WithinGroup: ("WITHIN GROUP", "write percentile(x, 0.5), or listagg(x, ', ') in order of time"),
     exp.GroupingSets: ("GROUPING SETS", LEVELS),
     exp.Cube: ("CUBE", LEVELS),
@@ -410,5 +424,6 @@ REFUSED: Final[dict[type[exp.Expr], tuple[str, str]]] = {
     exp.Placeholder: ("a parameter", "write the value, or format the text in Python"),
     exp.Parameter: ("a parameter", "write the value, or format the text in Python"),
     exp.AtTimeZone: ("AT TIME ZONE", "times are in UTC; add an INTERVAL, or use a column in that zone"),
-    exp.RegexpLike: ("RLIKE", "use LIKE, contains or starts_with"),
+    exp.SimilarTo: ("SIMILAR TO", "write x RLIKE 'pattern'"),
+    exp.HexString: ("X'…'", "write unhex('…')"),
 }
