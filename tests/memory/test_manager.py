@@ -156,7 +156,8 @@ MAX, STEP = 20_000, 500
 JOIN = """SELECT a.k, b.x FROM a [RANGE MIN 200, MAX 20000] AS a, b [RANGE MIN 200, MAX 20000] AS b
           WHERE a.k = b.k2"""
 SUM = "SELECT k, sum(v) AS t FROM a [RANGE MIN 200, MAX 20000] GROUP BY k"
-BOUNDED = {"join": JOIN, "sum": SUM}
+SLIDE = "DSTREAM(SELECT k, v FROM a [RANGE MIN 500, MAX 20000 SLIDE 500])"
+BOUNDED = {"join": JOIN, "sum": SUM, "slide": SLIDE}
 
 
 def started(text: str, budget: int | str | None, **how: Any) -> Engine:

@@ -57,6 +57,10 @@ QUERIES = {
     "counted": f"SELECT k, count(*) AS n, max(v) AS v FROM a {MAY} GROUP BY k",
     "left": "DSTREAM(SELECT k, v FROM b [RANGE MIN 3, MAX 90])",
     "rounded": "SELECT k, count(*) [GRANULARITY COARSEST 20, FINEST 1] AS n FROM a [RANGE 50] GROUP BY k",
+    "slid": "SELECT k, sum(v) AS x, max(v) AS m FROM a [RANGE MIN 10, MAX 60 SLIDE 10] GROUP BY k",
+    "newest": "SELECT k, sum(v) AS x FROM b [PARTITION BY k ROWS MIN 2, MAX 9] GROUP BY k",
+    "apart": "SELECT k, avg(v) [GRANULARITY COARSEST 20, FINEST 2] AS x, count(*) [GRANULARITY 5] AS n "
+    "FROM b [RANGE MIN 20, MAX 50] GROUP BY k",
     "staged": f"SELECT n, count(*) AS m FROM ISTREAM(SELECT k, count(*) AS n FROM a {MAY} GROUP BY k) {MAY} "
     "GROUP BY n",
 }

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAY = "[RANGE MIN 1 TICKS, MAX 9 TICKS]"
+SLIDES = "[RANGE MIN 1 TICKS, MAX 9 TICKS SLIDE 2 TICKS]"
+NEWEST = "[PARTITION BY n ROWS MIN 1, MAX 9]"
 
 
 def counts(by: str, window: str) -> str:
@@ -46,6 +48,7 @@ QUERIES = {
     "below": f"SELECT n, count(*) AS m FROM ISTREAM({counts('k', MAY)}) [RANGE 6 TICKS] GROUP BY n",
     "above": f"SELECT n, count(*) AS m FROM ISTREAM({counts('k', '[RANGE 4 TICKS]')}) {MAY} GROUP BY n",
     "both": f"SELECT n, count(*) AS m FROM ISTREAM({counts('k', MAY)}) {MAY} GROUP BY n",
+    "slides": f"SELECT n, count(*) AS m FROM ISTREAM({counts('k', SLIDES)}) {NEWEST} GROUP BY n",
     "joined": f"SELECT a.n, b.w FROM ({counts('k', MAY)}) AS a, u {MAY} AS b WHERE a.n = b.w",
     "reported": f"SELECT n, max(j) AS j FROM ({counts('j', '[RANGE 5 TICKS SLIDE 5 TICKS]')}) AS a, "
     f"u {MAY} AS b WHERE a.n = b.w GROUP BY n",
@@ -55,6 +58,7 @@ WINDOWS = {
     "below": ["s"],
     "above": ["s"],
     "both": ["s", "s#2"],
+    "slides": ["s", "s#2"],
     "joined": ["s", "u"],
     "reported": ["u"],
 }

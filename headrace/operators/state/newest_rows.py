@@ -192,6 +192,17 @@ class ResizedRows(NewestRows):
         sizes = np.asarray(self._sizes.view, np.int64)
         return int(sizes.sum()), int(np.count_nonzero(sizes >= least)), int(sizes[sizes < least].sum())
 
+    def spare_bytes(self) -> int:
+        """Bytes of displaced rows that are still in the store, and of spare room."""
+        displaced = self.rows.bytes() * self._displaced // max(1, len(self.rows))
+        return max(displaced, self.rows.spare_bytes())
+
+    def release(self) -> None:
+        """Free the displaced rows."""
+        if self._displaced:
+            self._keep(self._live())
+        self.rows.release()
+
     def _chain(self, data: pa.RecordBatch) -> Ids:
         return self._displace(data)[0]
 
