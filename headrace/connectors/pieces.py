@@ -68,7 +68,7 @@ class Storage:
         if isinstance(self.filesystem, fs.FileSystem):
             return self.filesystem, inside
         if self.filesystem is not None:
-            return _of_fsspec(self.filesystem), inside
+            return _of_fsspec(self.filesystem), self.filesystem._strip_protocol(uri)
         same = f"{SAME_SCHEMES.get(scheme, scheme)}://{rest}"
         try:
             found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(same.replace(" ", "%20"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -73,11 +73,62 @@ ORDERS: Final[Mapping[str, Callable[[Listed], Any]]] = {
 
 
 @dataclass
-class RemoteFilesSource:
+class Objects:
     """The objects at a URI: one object, those under a prefix, or those that match a pattern.
 
+    Names that begin with `.` or `_` are ignored.
+    """
+
+    uri: str
+    storage: Storage = field(default_factory=Storage)
+    order: str = "name"
+
+    def __post_init__(self) -> None:
+        self.store, self._root = _reached(self.storage, self.uri)
+
+    def found(self, *, required: bool = False) -> list[Listed]:
+        """The objects that are there, in order; an error if there are none and some are `required`."""
+        try:
+            infos = self._infos()
+        except OSError as error:
+            raise failed(error, self.uri) from error
+        shown = [each for each in infos if not PurePosixPath(each.path).name.startswith((".", "_"))]
+        if not shown and required:
+            raise ConnectorError(
+                "HR-C001",
+                f"no object matches {self.uri!r}",
+                place=self.uri,
+                hint="check the URI, or set follow = true to wait for objects",
+            )
+        return sorted(map(Listed.of, shown), key=ORDERS[self.order])
+
+    def uri_of(self, key: str) -> str:
+        """The URI of an object."""
+        scheme, whole = self.uri.partition("://")[0], self.uri.rstrip("/")
+        before = whole.removesuffix(self._root)
+        return f"{before if '://' in before and before != whole else f'{scheme}://'}{key}"
+
+    def _infos(self) -> Sequence[fs.FileInfo]:
+        match = PATTERN.search(self._root)
+        if match is None:
+            (one,) = self.store.get_file_info([self._root])
+            if one.type == fs.FileType.File:
+                return [one]
+            base, wanted, deep = self._root, None, False
+        else:
+            base = self._root[: match.start()].rpartition("/")[0]
+            wanted, deep = _regular(self._root), "/" in self._root[match.start() :]
+        selector = fs.FileSelector(base, recursive=deep, allow_not_found=True)
+        files = (each for each in self.store.get_file_info(selector) if each.type == fs.FileType.File)
+        return [each for each in files if wanted is None or wanted.fullmatch(each.path)]
+
+
+@dataclass
+class RemoteFilesSource:
+    """The objects at a URI, each read once.
+
     With `follow`, it waits for new objects and never ends; it lists them at most once in `poll` seconds.
-    `now` is the clock of the run. Names that begin with `.` or `_` are ignored.
+    `now` is the clock of the run.
     """
 
     uri: str
@@ -92,7 +143,8 @@ class RemoteFilesSource:
     poll: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store, self._root = _reached(self.storage, self.uri)
+        self._objects = Objects(self.uri, self.storage, self.order)
+        self._store = self._objects.store
         self._queue: list[Listed] = []
         self._at: Any = None
         """How far the first object of the queue was read."""
@@ -158,7 +210,7 @@ class RemoteFilesSource:
         if (self.ended and not self.follow) or (self.follow and seconds() - self._looked < self.poll):
             return False
         begun = self.now()
-        found = self._list()
+        found = self._objects.found(required=not self.follow)
         self._looked, self._listed_at = seconds(), begun
         self._queue = [each for each in found if self._is_new(each)]
         if not self._queue:
@@ -175,36 +227,6 @@ class RemoteFilesSource:
             self._told.add(listed.key)
             self.say(f"{listed.key} was replaced after it was read: its new content is not read")
         return False
-
-    def _list(self) -> list[Listed]:
-        """The objects that are there, in order."""
-        try:
-            infos = self._infos()
-        except OSError as error:
-            raise self._failed(error, self.uri) from error
-        shown = [each for each in infos if not PurePosixPath(each.path).name.startswith((".", "_"))]
-        if not shown and not self.follow:
-            raise ConnectorError(
-                "HR-C001",
-                f"no object matches {self.uri!r}",
-                place=self.uri,
-                hint="check the URI, or set follow = true to wait for objects",
-            )
-        return sorted(map(Listed.of, shown), key=ORDERS[self.order])
-
-    def _infos(self) -> list[fs.FileInfo]:
-        match = PATTERN.search(self._root)
-        if match is None:
-            (one,) = self._store.get_file_info([self._root])
-            if one.type == fs.FileType.File:
-                return [one]
-            base, wanted, deep = self._root, None, False
-        else:
-            base = self._root[: match.start()].rpartition("/")[0]
-            wanted, deep = _regular(self._root), "/" in self._root[match.start() :]
-        selector = fs.FileSelector(base, recursive=deep, allow_not_found=True)
-        files = (each for each in self._store.get_file_info(selector) if each.type == fs.FileType.File)
-        return [each for each in files if wanted is None or wanted.fullmatch(each.path)]
 
     # --- positions
 

@@ -272,5 +272,25 @@ def test_other_schemes_go_through_fsspec(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe("/in/a.jsonl", b'{"id":1,"at":1}\n')
     assert is_remote("memory://in")
-    source = RemoteFilesSource("memory://in/a.jsonl", SCHEMA, Format("json"), storage=Storage(memory))
-    assert ids(source) == [1]
+    for path in ("in/a.jsonl", "in/*.jsonl", "in"):
+        for storage in (Storage(), Storage(memory)):
+            source = RemoteFilesSource(f"memory://{path}", SCHEMA, Format("json"), storage=storage)
+            assert ids(source) == [1]
+
+
+def test_a_pipeline_reads_and_writes_through_fsspec_exactly_once(tmp_path: Path) -> None:
+    """A file system that cannot make an object appear at once: it is written under another name first."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for i in range(3):
+        lines = "".join(json.dumps({"id": 10 * i + j, "at": 10 * i + j}) + "\n" for j in range(10))
+        memory.pipe(f"/store/in/{i}.jsonl", lines.encode())
+    text = FILE.format(bucket="store", ending="jsonl", storage='format = "json"')
+    (tmp_path / "pipeline.toml").write_text(text.replace("s3://", "memory://"))
+    break_down(tmp_path / "pipeline.toml", [1, 2, 4, 3])
+    assert Runner(load(tmp_path / "pipeline.toml")).run().state == "finished"
+    parts = {Path(path).name: memory.cat(path) for path in memory.ls("/store/out.jsonl", detail=False)}
+    assert all(name.startswith("part-") for name in parts)
+    found = [json.loads(line)["id"] for name in sorted(parts) for line in parts[name].splitlines()]
+    assert found == [i for i in range(30) if i % 3]

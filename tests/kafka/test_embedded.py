@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
+from confluent_kafka import Producer
+
 from examples.kafka.broker import Broker
 from headrace.cli.app import app
 from headrace.connectors.kafka.client import Settings
@@ -31,6 +33,7 @@ from tests.kafka.embedded import (
     BASE,
     BY_PARTITION,
     PARTITION,
+    PATIENCE,
     add_partitions,
     answers,
     counted,
@@ -107,6 +110,33 @@ def test_partitions_that_are_added_are_read(shared: Broker, tmp_path: Path) -> N
     assert [r["k"] for r in lines(tmp_path, "out.jsonl")] == [1, 2, 3]
 
 
+def test_rows_behind_an_open_transaction_are_not_late(shared: Broker, tmp_path: Path) -> None:
+    """They reached the topic in time, but nobody can read them before the transaction of another ends."""
+    topic = new_topic(shared.address, 1)
+    other = Producer({"bootstrap.servers": shared.address, "transactional.id": topic})
+    other.init_transactions(PATIENCE)
+    now = int(time.time()) - BASE // 1_000_000
+    other.begin_transaction()
+    other.produce(topic, row(now, 9)["value"])
+    assert other.flush(PATIENCE) == 0
+    produce(shared.address, topic, [row(now, k) for k in (1, 2)])
+    opened = time.monotonic()
+    ended: list[bool] = []
+
+    def done(root: Path) -> bool:
+        if not ended and time.monotonic() - opened > 10:
+            other.abort_transaction(PATIENCE)
+            ended.append(True)
+        return len(lines(root, "out.jsonl")) + len(lines(root, "late.jsonl")) == 2
+
+    run(pipeline_text(shared.address, topic, stream=SOON, interval='"200 ms"'), tmp_path, done)
+    assert lines(tmp_path, "late.jsonl") == []
+    assert sorted(each["k"] for each in lines(tmp_path, "out.jsonl")) == [1, 2]
+
+
+SOON = 'bounds = { latency = "2 seconds" }\nidle = "periodic(100 milliseconds)"'
+
+
 def test_a_run_continues_from_its_offsets(shared: Broker, tmp_path: Path) -> None:
     topic = new_topic(shared.address)
     messages = [row(i // 10, i % 3, i % 3) for i in range(600)]
@@ -162,6 +192,27 @@ def test_a_block_is_read_again_from_its_span(shared: Broker, source: Any) -> Non
         assert sorted(rest) == sorted(k for _, b in after for k in b.data.column("k").to_pylist())
 
 
+def test_a_partition_with_messages_behind_its_end_was_read_to_it(shared: Broker, source: Any) -> None:
+    """The end is the marker of a transaction, which is not a message, and others go on writing."""
+    topic = new_topic(shared.address, 1)
+    other = Producer({"bootstrap.servers": shared.address, "transactional.id": topic})
+    other.init_transactions(PATIENCE)
+    other.begin_transaction()
+    other.produce(topic, row(1, 1)["value"])
+    other.commit_transaction(PATIENCE)
+    rows = MessageRows(SCHEMA, ValueFormat())
+    first = source(topic, rows)
+    at = first.position()
+    produce(shared.address, topic, [row(i, i) for i in range(5_000)])
+    again = source(topic, rows, block_rows=1)
+    again.seek(at)
+    found = []
+    for _ in range(100):
+        if (block := again.read()) is not None:
+            found += block.data.column("k").to_pylist()
+    assert (found, again.ended) == ([1], True)
+
+
 def test_what_a_message_has_besides_its_value_can_be_columns(shared: Broker, source: Any) -> None:
     topic = new_topic(shared.address, 2)
     sent = {"value": json.dumps({"v": 7}), "key": "me", "timestamp": 1_700_000_000_123, "partition": 1}
@@ -185,6 +236,45 @@ def test_what_a_message_has_besides_its_value_can_be_columns(shared: Broker, sou
     assert found == {"k": "me", "v": 7, "h": '{"trace": "abc"}', "t": topic, "p": 1, "o": 0}
     (bad,) = block.bad
     assert (bad.code, "offset 1)" in bad.reason) == ("HR-R103", True)
+
+
+def test_a_first_run_begins_where_the_file_says(shared: Broker, tmp_path: Path) -> None:
+    """At an instant, compared with the timestamps of messages; a partition may have nothing after it."""
+    topics = [new_topic(shared.address, 2), new_topic(shared.address, 1)]
+    stamped = [row(i, i, int(i > 7), timestamp=(BASE // 1_000_000 + i) * 1000) for i in range(10)]
+    produce(shared.address, topics[0], stamped)
+    produce(shared.address, topics[1], [row(20, 20, 0, timestamp=(BASE // 1_000_000 + 20) * 1000)])
+    at = {"2023-11-14T22:13:25Z": [5, 6, 7, 8, 9, 20], '"2023-11-14T22:13:28+00:00"': [8, 9, 20]}
+    at |= {'"earliest"': [*range(10), 20], '"latest"': [], "2030-01-01T00:00:00Z": []}
+    for number, (start, expected) in enumerate(at.items()):
+        text = pipeline_text(
+            shared.address,
+            topics[0],
+            sql="SELECT k FROM s",
+            stream='bounds = { disorder = "1 hour" }',
+            source=f"start = {start}\nfollow = false",
+        )
+        text = text.replace(f'topic = "{topics[0]}"', f"topic = {json.dumps(topics)}")
+        run(text, tmp_path / str(number))
+        assert sorted(r["k"] for r in lines(tmp_path / str(number), "out.jsonl")) == expected
+
+
+@pytest.mark.parametrize(("isolation", "expected"), [("committed", [2]), ("uncommitted", [1, 2, 3])])
+def test_messages_of_transactions_that_are_not_committed(
+    shared: Broker, source: Any, isolation: str, expected: list[int]
+) -> None:
+    topic = new_topic(shared.address, 2)
+    other = Producer({"bootstrap.servers": shared.address, "transactional.id": topic})
+    other.init_transactions(PATIENCE)
+    for k, end in ((1, other.abort_transaction), (2, other.commit_transaction), (3, None)):
+        other.begin_transaction()
+        other.produce(topic, row(k, k)["value"], partition=k % 2)
+        assert other.flush(PATIENCE) == 0
+        if end is not None:
+            end(PATIENCE)
+    blocks = all_blocks(source(topic, MessageRows(SCHEMA, ValueFormat()), isolation=isolation))
+    assert sorted(k for block in blocks for k in block.data.column("k").to_pylist()) == expected
+    other.abort_transaction(PATIENCE)
 
 
 AVRO = {

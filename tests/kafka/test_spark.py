@@ -30,7 +30,7 @@ from tests.kafka.embedded import (
 from tests.kafka.guide import check, rows
 from tests.kafka.secure import CERTIFICATE, PASSWORD, options
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -57,6 +57,7 @@ FIELDS = (
 )
 
 
+@pytest.mark.slow
 def test_a_file_has_the_same_rows_and_the_same_bad_messages_on_both_runtimes(
     shared: Broker, tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ out.start(checkpoint=f"{folder}/checkpoint", trigger={"availableNow": True}, **s
 """
 
 
+@pytest.mark.slow
 def test_topics_can_be_read_from_python(shared: Broker, tmp_path: Path) -> None:
     topic = new_topic(shared.address, 2)
     messages = [row(i, i % 3, i % 2) for i in range(1000)]

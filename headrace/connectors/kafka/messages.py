@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from operator import methodcaller
 from typing import Any, Final, Protocol
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from headrace.connectors.contract import Bad, Block, Code, shown
-from headrace.connectors.kafka.values import DECODERS, Decoder, ValueFormat, decoded
+from headrace.connectors.kafka.values import DECODERS, Decoder, JsonValues, ValueFormat, decoded
 from headrace.errors import ConnectorError
 from headrace.schema import DataType, Schema
 
@@ -61,6 +62,35 @@ class Consumed:
         return Consumed([self.messages[i] for i in rows])
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Messages of one partition as lines of their values, with their offsets in pieces."""
+
+    topic: str
+    partition: int
+    text: bytes
+    offsets: Sequence[Sequence[int]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.offsets))
+
+    def values(self) -> Sequence[bytes | None]:
+        return self.text.split(b"\n")
+
+    def lengths(self) -> None:
+        return None
+
+    def column(self, what: str) -> pa.Array:
+        same = {"topic": self.topic, "partition": self.partition}
+        found = repeat(same[what], len(self)) if what in same else chain.from_iterable(self.offsets)
+        return pa.array(list(found), PLAIN[what])
+
+    def take(self, rows: Sequence[int]) -> Lines:
+        values, offsets = self.text.split(b"\n"), list(chain.from_iterable(self.offsets))
+        taken = b"\n".join(values[i] for i in rows)
+        return Lines(self.topic, self.partition, taken, [[offsets[i] for i in rows]])
+
+
 @dataclass
 class MessageRows:
     """Turns messages into rows of `schema`. `metadata`: by field of a message, the name of its column."""
@@ -75,6 +105,15 @@ class MessageRows:
         self._values = pa.schema([f for f in self.schema if f.name not in own])
         self._check()
         self._decoder: Decoder = DECODERS[self.how.name](self._values, self.how)
+
+    @property
+    def takes_lines(self) -> bool:
+        """Whether values that are lines are all that is needed of messages."""
+        return not self.metadata and isinstance(self._decoder, JsonValues)
+
+    def are_lines(self, text: bytes, count: int) -> bool:
+        """Whether a text of so many values is as many lines, none of which is too long."""
+        return len(text) <= self.how.longest and text.count(b"\n") == count - 1
 
     def _check(self) -> None:
         """The columns of `metadata` must exist and have fitting types; a raw value is one column."""
@@ -99,6 +138,10 @@ class MessageRows:
 
     def block(self, messages: Messages, span: Any = None) -> Block:
         """The rows of messages, and the bad ones with their topics, partitions and offsets."""
+        if isinstance(messages, Lines) and isinstance(self._decoder, JsonValues):
+            block = self._decoder.lines(messages.text)
+            if not block.bad and len(block) == len(messages):
+                return Block(block.data, span=span)
         found = decoded(self._decoder, messages.values(), self._values, self.how.longest, messages.lengths())
         good = messages if found.good is None else messages.take(found.good)
         bad = [] if not found.bad else _placed(messages, found.bad)

@@ -171,7 +171,8 @@ class KafkaTarget:
             raise self.settings.error(
                 "HR-C033",
                 f"another producer uses the transactional id {self.id}-{self._run}",
-                "stop the other run: it has a copy of this checkpoint",
+                "stop the other run: it has a copy of this checkpoint; if there is none, a commit took longer"
+                " than transaction.timeout.ms, an option that can be raised",
             ) from None
         if late or code in _hopeless(codes):
             raise self.settings.error(

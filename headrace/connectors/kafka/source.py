@@ -9,7 +9,7 @@ been read: this is exact for idle partitions, backlogs and any kind of timestamp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import methodcaller
@@ -20,7 +20,7 @@ import numpy as np
 from headrace import tuning
 from headrace.connectors.contract import Block, Position, Span
 from headrace.connectors.kafka.client import REACH, SECONDS, Say, Settings, confluent_kafka, nothing, said
-from headrace.connectors.kafka.messages import Consumed, Message, MessageRows
+from headrace.connectors.kafka.messages import VALUE, Consumed, Lines, Message, MessageRows
 from headrace.time.clock import seconds
 
 Partition = tuple[str, int]
@@ -28,15 +28,22 @@ Offsets = dict[Partition, int]
 ASKED: Final = 5.0
 """Seconds that one question of a survey may take."""
 WAIT: Final = 0.1
+PIECE: Final = 1024
+"""Messages that are taken from the client at once if only their values are wanted: they stay in the cache."""
 ERROR, TOPIC, PARTITION, OFFSET = map(methodcaller, ("error", "topic", "partition", "offset"))
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The partitions of the topics and their ends, at an instant."""
+    """The partitions of the topics at an instant: their ends, and the beginnings of those that are new.
+
+    The ends are those of all messages: what is behind an open transaction reached the topic, but cannot be
+    read yet.
+    """
 
     at: int
     ends: Offsets
+    new: Offsets
 
 
 @dataclass
@@ -77,6 +84,8 @@ class KafkaSource:
         """By partition with messages of which none was read since the start, its end at the start."""
         self._held: list[Message] = []
         self._paused: set[Partition] = set()
+        self._next_piece: list[Message] = []
+        """Messages that `_lines` took from the client and left for the next block."""
 
     @property
     def bounded(self) -> bool:
@@ -97,10 +106,56 @@ class KafkaSource:
             self._look()
         if self.ended:
             return None
-        messages = self._consume(0.0 if self.follow else WAIT)
+        wait = 0.0 if self.follow else WAIT
+        alone = self.rows.takes_lines and len(self._next) == 1 and not (self._silent or self._held)
+        if alone or self._next_piece:
+            return self._lines(wait)
+        messages = self._consume(wait)
         if self._silent or self._held:
             messages = self._first(messages)
         return self._block(messages) if messages else None
+
+    def _lines(self, wait: float) -> Block | None:
+        """A block of one partition whose values are lines, without keeping an object for each message.
+
+        Other messages, and events, are a block of their own.
+        """
+        texts: list[bytes] = []
+        offsets: list[Sequence[int]] = []
+        rows, piece = 0, self._taken(wait)
+        while piece and (text := self._text(piece)) is not None:
+            texts.append(text)
+            first, last = piece[0].offset(), piece[-1].offset()
+            whole = last - first + 1 == len(piece)
+            offsets.append(range(first, last + 1) if whole else list(map(OFFSET, piece)))
+            rows += len(piece)
+            piece = self._taken(0.0) if rows < self.block_rows else []
+        if not texts:
+            messages = self._sorted_out(piece)
+            return self._block(messages) if messages else None
+        self._next_piece = piece
+        (place,), (first, after) = self._next, (offsets[0][0], offsets[-1][-1] + 1)
+        self._note({place: (first, after)})
+        return self.rows.block(Lines(*place, b"\n".join(texts), offsets), [[*place, first, after]])
+
+    def _taken(self, wait: float) -> list[Message]:
+        """Some messages: those that were left before, or others."""
+        found, self._next_piece = self._next_piece, []
+        if not found:
+            found = self._consumer.consume(min(PIECE, self.block_rows), wait)
+        return found
+
+    def _text(self, messages: list[Message]) -> bytes | None:
+        """The values as lines; None if one is none, if there are events, or messages behind the end."""
+        if set(map(ERROR, messages)) - {None}:
+            return None
+        if self._ends is not None and messages[-1].offset() >= next(iter(self._ends.values()), 0):
+            return None
+        values = list(map(VALUE, messages))
+        if None in values:
+            return None
+        text = b"\n".join(values)
+        return text if self.rows.are_lines(text, len(values)) else None
 
     def _first(self, messages: list[Message]) -> list[Message]:
         """The first messages after a start, once there are some of every partition that has any.
@@ -109,7 +164,7 @@ class KafkaSource:
         that were heard are paused meanwhile, so that little is held.
         """
         self._held += messages
-        heard = _ranges(messages).keys()
+        heard = self._ranges(messages).keys()
         ended = {place for place, end in self._silent.items() if self._seen.get(place, 0) >= end}
         self._silent = {place: end for place, end in self._silent.items() if place not in heard | ended}
         if self._silent:
@@ -123,17 +178,32 @@ class KafkaSource:
 
     def _consume(self, timeout: float) -> list[Message]:
         """The messages that are here now, without events; at most one block."""
-        messages: list[Message] = self._consumer.consume(self.block_rows, timeout)
-        if any(error is not None for error in map(ERROR, messages)):
+        return self._sorted_out(self._consumer.consume(self.block_rows, timeout))
+
+    def _sorted_out(self, messages: list[Message]) -> list[Message]:
+        """The messages without events and without those behind the ends."""
+        if set(map(ERROR, messages)) - {None}:
             for message in messages:
                 if message.error() is not None:
                     self._hear(message)
             messages = [message for message in messages if message.error() is None]
-        if self._ends is not None:
-            ends = self._ends
-            if any(after > ends.get(place, 0) for place, (_, after) in _ranges(messages).items()):
-                messages = [m for m in messages if m.offset() < ends.get((m.topic(), m.partition()), 0)]
-        return messages
+        return messages if self._ends is None else self._before(messages, self._ends)
+
+    def _before(self, messages: list[Message], ends: Offsets) -> list[Message]:
+        """The messages before these ends. A partition with messages behind its end was read up to it."""
+        ranges = self._ranges(messages)
+        behind = {place for place, (_, after) in ranges.items() if after > ends.get(place, 0)}
+        if not behind:
+            return messages
+        for place in behind:
+            self._seen[place] = max(self._seen.get(place, 0), ends.get(place, 0))
+        return [m for m in messages if m.offset() < ends.get((m.topic(), m.partition()), 0)]
+
+    def _ranges(self, messages: list[Message]) -> dict[Partition, tuple[int, int]]:
+        """By partition, the offset of its first message, and the one after its last."""
+        if len(self._next) == 1 and messages:
+            return {next(iter(self._next)): (messages[0].offset(), messages[-1].offset() + 1)}
+        return _ranges(messages)
 
     def _hear(self, message: Message) -> None:
         """Take note of an event: the end of a partition, or an error."""
@@ -162,14 +232,18 @@ class KafkaSource:
 
     def _block(self, messages: list[Message]) -> Block:
         """The rows of messages, merged by timestamp, with the offsets that they cover."""
-        ranges = _ranges(messages)
+        ranges = self._ranges(messages)
         span = [[*place, first, after] for place, (first, after) in sorted(ranges.items())]
         if len(ranges) > 1:
             messages = _merged(messages)
+        self._note(ranges)
+        return self.rows.block(Consumed(messages), span)
+
+    def _note(self, ranges: Mapping[Partition, tuple[int, int]]) -> None:
+        """Messages up to these offsets are returned."""
         for place, (_, after) in ranges.items():
             self._next[place] = after
             self._seen[place] = max(self._seen.get(place, 0), after)
-        return self.rows.block(Consumed(messages), span)
 
     def _read_again(self, ranges: dict[Partition, tuple[int, int]]) -> Block | None:
         """The block that an earlier run read, from its offsets."""
@@ -291,12 +365,12 @@ class KafkaSource:
         spec = self._library.admin.OffsetSpec
         return dict(self._asked(lambda: self._offsets(partitions, spec.earliest())))
 
-    def _offsets(self, partitions: Iterable[Partition], spec: Any) -> Offsets:
+    def _offsets(self, partitions: Iterable[Partition], spec: Any, isolation: str | None = None) -> Offsets:
         """Offsets of partitions as the brokers know them."""
         wanted = {self._library.TopicPartition(*place): spec for place in partitions}
         if not wanted:
             return {}
-        level = getattr(self._library.IsolationLevel, f"READ_{self.isolation.upper()}")
+        level = getattr(self._library.IsolationLevel, f"READ_{(isolation or self.isolation).upper()}")
         asked = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ASKED)
         return {(p.topic, p.partition): future.result().offset for p, future in asked.items()}
 
@@ -306,9 +380,11 @@ class KafkaSource:
         self._consumer.assign(places)
 
     def _listen(self, ends: Offsets) -> None:
-        """Begin to read; partitions that have messages are waited for (`_first`)."""
+        """Begin to read; if there are several partitions, those with messages are waited for (`_first`)."""
         self._silent = {place: end for place, end in ends.items() if end > self._next.get(place, end)}
-        self._held, self._paused = [], set()
+        if len(self._next) == 1:
+            self._silent = {}
+        self._held, self._paused, self._next_piece = [], set(), []
         self._assign(self._next)
 
     # --- surveys
@@ -323,7 +399,7 @@ class KafkaSource:
                 self._complain(f"Kafka: the ends of the partitions are not known: {said(error)}")
             else:
                 self._complained = ""
-                self._add({place for place in self._target.ends if place not in self._next})
+                self._add(self._target.new)
         if self._target is not None and self._all_seen(self._target.ends):
             self._reached, self._target = self._target.at, None
         due = seconds() - self._surveyed >= tuning.current.kafka_survey_seconds
@@ -331,7 +407,7 @@ class KafkaSource:
             self._surveyed = seconds()
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, "kafka-survey")
-            self._coming = self._pool.submit(self._survey, self.now())
+            self._coming = self._pool.submit(self._survey, self.now(), frozenset(self._next))
 
     def _complain(self, text: str) -> None:
         """Say why results may wait, once for each reason."""
@@ -339,20 +415,21 @@ class KafkaSource:
             self._complained = text
             self.say(text)
 
-    def _survey(self, now: int) -> Survey:
+    def _survey(self, now: int, known: frozenset[Partition]) -> Survey:
         """Ask for all partitions and their ends; `now` is an instant before the question."""
-        return Survey(now, self._offsets(self._partitions(), self._library.admin.OffsetSpec.latest()))
+        spec, places = self._library.admin.OffsetSpec, self._partitions()
+        ends = self._offsets(places, spec.latest(), "uncommitted")
+        return Survey(now, ends, self._offsets(set(places) - known, spec.earliest()))
 
-    def _add(self, new: set[Partition]) -> None:
+    def _add(self, new: Offsets) -> None:
         """Read partitions that were added to the topics, from their beginning."""
         if not new:
             return
-        firsts = self._firsts(new)
         self._consumer.incremental_assign(
-            [self._library.TopicPartition(*place, offset) for place, offset in sorted(firsts.items())]
+            [self._library.TopicPartition(*place, offset) for place, offset in sorted(new.items())]
         )
-        self._next |= firsts
-        self._seen |= firsts
+        self._next |= new
+        self._seen |= new
         self.say(f"new partitions are read: {_places(sorted(new))}")
 
     def _all_seen(self, ends: Mapping[Partition, int]) -> bool:
@@ -369,7 +446,7 @@ class KafkaSource:
 
 
 def _ranges(messages: list[Message]) -> dict[Partition, tuple[int, int]]:
-    """By partition, the offset of its first message, and the one after its last."""
+    """The same for messages of any partitions."""
     partitions, topics = set(map(PARTITION, messages)), set(map(TOPIC, messages))
     if len(partitions) == len(topics) == 1:
         return {(topics.pop(), partitions.pop()): (messages[0].offset(), messages[-1].offset() + 1)}

@@ -55,6 +55,10 @@ class JsonValues:
             joined = b"\n".join(map(_one_line, values))
         return self._lines.decode(joined)
 
+    def lines(self, text: bytes) -> Block:
+        """The same for values that are lines already."""
+        return self._lines.decode(text)
+
 
 def _one_line(value: bytes) -> bytes:
     """A JSON text on one line. Line ends in valid JSON are whitespace, because strings cannot have any."""

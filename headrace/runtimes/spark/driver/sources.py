@@ -41,6 +41,7 @@ from headrace.runtimes.embedded.timing import TOO_EARLY, Timing
 from headrace.runtimes.spark.driver.files import FileStream, listing, parts_in
 from headrace.runtimes.spark.driver.kafka import java_options, load, messages
 from headrace.runtimes.spark.driver.lakes import lake
+from headrace.runtimes.spark.driver.objects import ObjectStream, check_options, object_listing
 from headrace.runtimes.spark.driver.pasts import Pasts
 from headrace.runtimes.spark.driver.reading import limits
 from headrace.runtimes.spark.driver.source_names import OWN, can_have_names, reader
@@ -49,6 +50,7 @@ from headrace.runtimes.spark.driver.task_streams import TaskStream
 from headrace.runtimes.spark.types import spark_schema, ticks
 from headrace.runtimes.spark.versions import first_with
 from headrace.runtimes.spark.worker.file_rows import FileRows
+from headrace.runtimes.spark.worker.object_rows import Place
 from headrace.runtimes.spark.worker.partitioner import BAD, REACHED
 from headrace.runtimes.spark.worker.task_rows import Arrivals, CutRows, described, filled
 from headrace.schema import Schema
@@ -235,19 +237,31 @@ def _ticks(df: DataFrame, column: str, unit: int | None, name: str) -> Column:
 def _files(frames: Frames, stream: PipelineStream) -> TaskStream:
     """Spark lists the files, and the readers of the embedded runtime read them."""
     spec: Any = stream.spec.source
-    place, storage = f"streams.{stream.name}.source", Storage()
     if is_remote(spec.path):
-        base, found = spec.path, spec.path
-        name = format_of(spec.format, spec.path, place)
-        storage = storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage"))
-    else:
-        path = frames.pipeline.path(spec.path).absolute()
-        base, found = str(path), _pattern(path)
-        name = format_of(spec.format, any_file(path), place)
+        return _objects(frames, stream)
+    path = frames.pipeline.path(spec.path).absolute()
+    name = format_of(spec.format, any_file(path), f"streams.{stream.name}.source")
     how = replace(how_of(spec, name), most=spec.max_block)
-    listed = listing(frames.spark, found, source_name(stream), frames.options(stream))
-    reader = PieceReader(frames.columns(stream), how, storage, base=base)
+    listed = listing(frames.spark, _pattern(path), source_name(stream), frames.options(stream))
+    reader = PieceReader(frames.columns(stream), how, Storage(), base=str(path))
     return FileStream(listed, FileRows(reader), parts=parts_in(frames.spark), **frames.timing(stream))
+
+
+def _objects(frames: Frames, stream: PipelineStream) -> TaskStream:
+    """Objects of a store, which a data source of ours lists."""
+    spec: Any = stream.spec.source
+    place, name = f"streams.{stream.name}.source", source_name(stream)
+    how = replace(how_of(spec, format_of(spec.format, spec.path, place)), most=spec.max_block)
+    storage = storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage"))
+    parts, follow, options = parts_in(frames.spark), spec.follow or spec.keep_open, frames.options(stream)
+    check_options(options, f"spark.sources.{stream.name}")
+    log = (frames.home / "objects" / f"{name}.jsonl").absolute()
+    listed = object_listing(
+        frames.spark, name, Place(spec.path, storage, log, follow, spec.poll, parts), options
+    )
+    rows = FileRows(PieceReader(frames.columns(stream), how, storage, base=spec.path))
+    polled = spec.poll if follow else 0.0
+    return ObjectStream(listed, rows, parts=parts, polled=polled, **frames.timing(stream))
 
 
 def _pattern(path: Path) -> str:
