@@ -12,6 +12,7 @@ from headrace.sql.parser.aggregates import in_one_piece, outside
 from headrace.sql.parser.clauses import Recognize, ToStream
 from headrace.sql.parser.dialect import Cql, CqlParser
 from headrace.sql.parser.migrating import phrase_in
+from headrace.sql.parser.siddhi import in_cql
 from headrace.sql.place import Code, Fault, Span, fail
 
 
@@ -30,6 +31,7 @@ def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
     except RecursionError:
         raise
     except Fault as fault:
+        _translate(text)
         if (
             fault.code in (Code.SYNTAX, Code.UNKNOWN_TYPE)
             and (phrase := phrase_in(outside(tokens))) is not None
@@ -37,6 +39,7 @@ def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
             fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
         raise
     except ParseError as error:
+        _translate(text)
         phrase = phrase_in(outside(tokens))
         if phrase is not None:
             fail(Code.SYNTAX, phrase.message, phrase.span, phrase.hint)
@@ -48,6 +51,14 @@ def read(text: str, rule: Callable[[Any], Any]) -> list[Any]:
     except Exception:
         # On some invalid texts sqlglot fails with an arbitrary Python exception.
         fail(Code.SYNTAX, "this is not valid SQL")
+
+
+def _translate(text: str) -> None:
+    """Fail with the query in CQL if the text has one of Siddhi."""
+    found = in_cql(text)
+    if found is not None:
+        hint = f"write {found}" if found else "write SELECT … FROM s, or FROM SEQ(a AS x, b AS y) EVERY"
+        fail(Code.SYNTAX, "this is a query of Siddhi", None, hint)
 
 
 def _description(error: ParseError) -> str:
