@@ -92,7 +92,7 @@ class Engine:
         self._version = 0
         self._structure: Structure | None = None
         self._shape: Shape | None = None
-        self._changed = self._reordered = False
+        self._changed = self._reordered = self._apart = False
 
     @property
     def now(self) -> int:
@@ -400,13 +400,20 @@ class Engine:
         taken = snapshot_graph(self.graph, self._parts(), self._version, since, self.now)
         if since is None or self._reordered:
             taken.chunks[STRUCTURE] = self._structured().to_chunk()
-        self._changed = self._reordered = False
+        self._changed = self._reordered = self._apart = False
         return taken
 
     @property
     def needs_full_snapshot(self) -> bool:
         """Whether the next snapshot should be a full one: queries, joins or tables have changed."""
-        return self._changed or self._reordered
+        return self._changed or self._reordered or self._apart
+
+    def set_apart(self) -> None:
+        """Bounds or settings, which no snapshot contains, have changed: twins with others must not catch up.
+
+        The next snapshot should then be a full one (`needs_full_snapshot`), from which they begin again.
+        """
+        self._apart = True
 
     @property
     def structure(self) -> str:
@@ -472,6 +479,7 @@ class Engine:
         for node in self.graph.nodes:
             node.fresh = True
         self._changed, self._reordered = self.structure != old.digest(), False
+        self._apart = False
         return adoption.adopted
 
     def catch_up(self, snapshots: Snapshot | Iterable[Snapshot]) -> None:
@@ -497,6 +505,7 @@ class Engine:
             self._version = snapshot.version
             self._loop.now = snapshot.now
         self._changed, self._reordered = since is None and not known, False
+        self._apart = False
         self._rewire()
         for node in self.graph.nodes:
             node.fresh = True

@@ -15,6 +15,7 @@ from headrace.plan.nodes.core import Plan, Source, TimeKind
 from headrace.plan.nodes.trees import sources_of
 from headrace.state.source_cells import check_column
 from headrace.time.ets import ClockPromise, LatentPromise, Policy, Promise, TimerPromise
+from headrace.time.learned import CombinedHeartbeats
 from headrace.time.row_promises import RowPromises
 from headrace.time.sources import SourcesPromise
 
@@ -58,6 +59,20 @@ class Inputs:
                 promise=None if name in managed else copy.deepcopy(self.promises.get(name)),
                 rules=self.rules_of(name) if source.time is TimeKind.EXTERNAL else None,
             )
+
+    def renew(self, engine: Engine) -> None:
+        """Give these bounds to an engine that was given others (`install`); only they may differ."""
+        if self.heartbeats is None:
+            return
+        known = engine.graph.sources
+        managed = [known[name] for name in self.heartbeats.streams if name in known]
+        rules = {
+            Source(node.name, node.schema, node.kind, node.stamp): self.rules_of(node.name)
+            for node in managed
+        }
+        heartbeats = copy.deepcopy(self.heartbeats)
+        assert isinstance(heartbeats, CombinedHeartbeats)
+        engine.streams.manage_again(heartbeats, rules, copy.deepcopy(dict(self.promises)))
 
     def _managed(self, sources: Mapping[str, Source]) -> dict[str, Source]:
         """The sources whose heartbeats come from the shared generator."""

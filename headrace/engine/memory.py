@@ -116,7 +116,9 @@ class Memory:
         calls `engine.quality.resize` in each. Beyond its share, the engine spills if `policy` says so.
         """
         self._check(policy)
-        self.manager = Share(self._graph, share, budget, policy, self.spill)
+        if not isinstance(self.manager, Share):
+            self.manager = Share(self._graph, share, budget, policy, self.spill)
+        self.manager.share, self.manager.budget, self.manager.policy = share, budget, policy
 
     def needs(self) -> tuple[Needs, int, list[str]]:
         """With a share of a budget: what the windows need, the bytes held, and the nodes of the windows."""

@@ -21,7 +21,7 @@ from headrace.graph.by_source import set_progress
 from headrace.graph.source import SourceNode
 from headrace.plan.nodes.core import Source, TimeKind
 from headrace.state.promises import to_bytes, to_plain
-from headrace.time.ets import Policy, Promise, StrongestPromise
+from headrace.time.ets import Policy, Promise, StrongestPromise, follow
 from headrace.time.learned import CombinedHeartbeats
 from headrace.time.punctuation import Late, Punctuation, Rejected
 from headrace.time.row_promises import NOTHING, WILD, RowPromises, Said
@@ -132,6 +132,7 @@ class Streams:
             promise: Promise = self.keeper.promise_of(places[stream.name])
             if promises and stream.name in promises:
                 promise = StrongestPromise((promise, promises[stream.name]))
+            follow(promise, source.promise)
             source.promise, source.admission.rules = promise, rules
             source.arc.ordered = not rules.disordered
             source.keep_answered("")

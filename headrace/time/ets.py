@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -203,6 +203,23 @@ class StrongestPromise:
         for i, promise in enumerate(self.promises):
             prefix = f"{i}."
             promise.restore({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+
+
+def follow(now: Promise, before: Promise) -> None:
+    """Let a promise with other bounds continue after `before`: what that one learned of arrivals stays."""
+    known = {type(each): each for each in _parts(before)}
+    for each in _parts(now):
+        if type(each) in known:
+            each.restore(known[type(each)].snapshot())
+
+
+def _parts(promise: Promise) -> Iterator[Promise]:
+    """The promises of which one consists."""
+    if isinstance(promise, StrongestPromise):
+        for each in promise.promises:
+            yield from _parts(each)
+    else:
+        yield promise
 
 
 class DataPromise(Stateless):

@@ -231,12 +231,15 @@ def test_07_a_forged_checkpoint_runs_no_code(tmp_path: Path, key: str) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_checkpoint_of_format_1_is_refused_in_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_checkpoint_of_another_format_is_refused_in_words(tmp_path: Path, version: int) -> None:
+    """Of a version before, and of one that is still to come."""
     pipeline = sliding(tmp_path, rows=300)
     Runner(load(pipeline)).run(max_steps=3)
     record = newest(tmp_path, "commit-*")
-    text = json.dumps({**json.loads(record.read_bytes().partition(b"\n")[2]), "format": 1}).encode()
+    text = json.dumps({**json.loads(record.read_bytes().partition(b"\n")[2]), "format": version}).encode()
     record.write_bytes(b"%08x\n" % zlib.crc32(text) + text)
     with pytest.raises(HeadraceError, match="HR-D003") as error:
         Runner(load(pipeline)).run()
+    assert f"has format {version}; this version of Headrace reads 3" in error.value.message
     assert "start over" in error.value.hint

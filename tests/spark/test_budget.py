@@ -7,6 +7,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.control import AddQuery, Entry, Log, RemoveQuery, Resize
+from headrace.control import AddQuery, Entry, Log, RemoveQuery, Resize, SetBudget, SetStrategy, changed
 from headrace.engine.inputs import Inputs
 from headrace.errors import BudgetError, HeadraceWarning
 from headrace.graph.admission import Rules
@@ -29,6 +30,8 @@ from headrace.runtimes.spark.driver.admission import FOLDER, check_added
 from headrace.runtimes.spark.driver.budget import JobBudget
 from headrace.runtimes.spark.driver.status import Described, merged_reports
 from headrace.runtimes.spark.worker.budgeting import Choice
+from headrace.runtimes.spark.worker.controlling import in_band
+from headrace.runtimes.spark.worker.state_store import Layout, Store
 from headrace.sql import Query, StreamDef
 from headrace.testing import oracle
 from headrace.time.ets import DisorderPromise
@@ -39,6 +42,7 @@ from tests.spark.simulated import (
     Manager,
     MicroBatch,
     Outcome,
+    clocks,
     job_on_spark,
     reported_histories,
     run_levels,
@@ -312,7 +316,87 @@ def test_the_importance_of_queries_counts_for_all_shards() -> None:
     assert 0 < 2 * lost["high"] < lost["low"] <= 1, lost
 
 
+LIMITED = FILE + '[memory]\nbudget = "1 GB"\n'
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_shards_hold_another_budget_and_do_not_forget_it(tmp_path: Path, seed: int) -> None:
+    """A worker that missed the command caught up with the state, and at the next command forgot this one."""
+    rng, log, pipeline = random.Random(seed), Log(tmp_path / "log"), parse(LIMITED, root=tmp_path)
+    batches: list[MicroBatch] = [(now, few_rows(rng, now)) for now in range(3, 40, 3)]
+    texts = {}
+    for at, command in ((2, SetBudget("2 GB")), (6, SetStrategy("bfs"))):
+        entry = log.append(command)
+        texts[at] = [(log.path / f"{entry.number:08d}.json").read_text()]
+    hosts = [
+        tuple(replace(host, budget=10**9, all_shards=4) for host in level)
+        for level in levels_of(pipeline, 3, 0)
+    ]
+    cluster, said = Cluster(rng, mishaps=0), clocks(batches)
+    for number in range(len(batches)):
+        one = run_levels(
+            hosts,
+            [batches[number]],
+            cluster,
+            pa.schema([]),
+            said=[said[number]],
+            commands={0: texts.get(number, [])},
+        )
+        held = {json.loads(each)["memory"]["budget"] for each in one.reports}
+        assert held == {2 * 10**9 if number >= 2 else 10**9} or not (number or held), number
+    for cells in cluster.states.values():
+        followed = Store(cells, Layout()).followed()
+        assert followed is not None
+        assert [each["command"]["kind"] for each in followed["changes"]] == ["budget", "strategy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "live"),
+    [
+        (LIMITED, SetBudget("2 GB"), True),
+        (LIMITED, SetBudget(5_000_000), True),
+        (LIMITED, SetBudget("25 %"), False),
+        (LIMITED, SetBudget(None), False),
+        (LIMITED, SetBudget("2 GB", "spill"), False),
+        (FILE, SetBudget("2 GB"), False),
+    ],
+)
+def test_shards_take_over_another_size_only(
+    tmp_path: Path, text: str, command: SetBudget, live: bool
+) -> None:
+    pipeline = parse(text, root=tmp_path)
+    assert in_band(command, pipeline, changed(pipeline, Entry(1, command))) is live
+
+
 # --- on Spark ---------------------------------------------------------------------------------------------
+
+
+def test_a_running_job_gets_another_budget(
+    spark: SparkSession, feed: Callable[[str, str], Feed], tmp_path: Path
+) -> None:
+    """Its shards and its manager; the Spark query goes on."""
+    source = feed("a", "k bigint, v bigint, t bigint")
+    timed = COLUMNS.append(pa.field("t", pa.int64()))
+    streams = [StreamDef("a", timed, time_column="t", ticks_per_second=None)]
+    options = headrace.spark.SparkOptions(bounds={"a": DisorderPromise(0)}, timer=None, memory="1 GB")
+    job = headrace.spark.job({"a": source.read(spark)}, options, checkpoint=tmp_path / "checkpoint")
+    job.add("counted", asked({"q": QUERIES["counted"]}, streams)["q"], sink=lambda rows, batch: None)
+    source.put({"k": 1, "v": 2, "t": 3})
+    running = job.start()
+    running.processAllAvailable()
+    assert job.status().budget == 10**9
+    job.send(SetBudget("2 GB"))
+    source.put({"k": 1, "v": 2, "t": 9})
+    running.processAllAvailable()
+    assert running.isActive
+    assert job.running is running
+    assert job.status().budget == 2 * 10**9
+    job.send(SetBudget(None))  # another start
+    assert not running.isActive
+    source.put({"k": 1, "v": 2, "t": 12})
+    job.running.processAllAvailable()
+    assert job.status().budget is None
+    job.running.stop()
 
 
 HALF = 260_000

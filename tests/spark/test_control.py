@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -50,7 +50,7 @@ from headrace.pipeline import Pipeline, load, parse
 from headrace.plan.nodes.core import Plan
 from headrace.runtimes.spark.driver.topology import HomeOf, Level, World, topology
 from headrace.runtimes.spark.worker.answers import Outlet
-from headrace.runtimes.spark.worker.controlling import ControlSpec
+from headrace.runtimes.spark.worker.controlling import ControlSpec, in_band
 from headrace.time.timestamp import MIN_TIME
 from tests.laws import effort
 from tests.spark.simulated import Cluster, MicroBatch, clocks, run_levels
@@ -98,6 +98,18 @@ TEXTS = (
 """Queries that have a home among the hosts of the file."""
 
 
+BOUNDS: list[dict[str, Any]] = [
+    {"disorder": 0},
+    {"disorder": 5},
+    {"latency": 4},
+    {"disorder": None, "latency": 8},
+    {"disorder": 6, "latency": None},
+    {"transit": 3},
+    {"guard": None},
+]
+"""Bounds that shards can take over while they run."""
+
+
 def inputs_of(pipeline: Pipeline) -> Inputs:
     rules = {name: stream.rules for name, stream in pipeline.read.items()}
     return Inputs(pipeline.heartbeats(), pipeline.promises(), rules=rules)
@@ -126,6 +138,7 @@ def commands(draw: st.DrawFn, number: int, now: int) -> Command:
             st.builds(AddQuery, st.just(f"new{number}"), st.sampled_from(TEXTS), st.just(f"{number}.jsonl")),
             st.builds(RemoveQuery, name),
             told(now),
+            st.builds(SetBounds, st.sampled_from("su"), st.sampled_from(BOUNDS)),
             st.builds(SetStrategy, st.sampled_from(["dfs", "bfs", "rr", "unknown"])),
             st.builds(SetLevel, st.sampled_from(["query", "operator", "memory"])),
         )
@@ -143,7 +156,8 @@ def rows_of(rng: random.Random, now: int) -> dict[str, Any]:
     return found
 
 
-@effort(2, "Spark itself is too slow to try so many")
+@pytest.mark.timeout(900)
+@effort(4, "Spark itself is too slow to try so many: 200 sequences")
 @given(st.data())
 def test_commands_change_a_job_as_they_change_an_engine(data: st.DataObject) -> None:
     rng = random.Random(data.draw(st.integers(0, 2**32)))
@@ -227,6 +241,42 @@ def test_a_query_of_a_command_shares_nothing_with_queries_of_a_start_of_the_same
     assert answers["same"] != answers["most"]
     for name in {**found, **answers}:
         assert found.get(name, Counter()) == answers.get(name, Counter()), name
+
+
+def test_a_worker_that_missed_other_bounds_does_not_catch_up_under_the_old_ones(tmp_path: Path) -> None:
+    """Each micro-batch runs on another worker: its engine is of before the command, with the old bounds."""
+    rng = random.Random(11)
+    batches: list[MicroBatch] = [(now, rows_of(rng, now)) for now in range(3, 90, 3)]
+    pipeline, log = parse(FILE, root=tmp_path), Log(tmp_path / "log")
+    entries, texts = dict[int, list[Entry]](), dict[int, list[str]]()
+    for at, bounds in ((4, {"disorder": 9}), (9, {"disorder": 0}), (13, {"disorder": None, "latency": 5})):
+        entry = log.append(SetBounds("s", bounds))
+        entries[at], texts[at] = [entry], [(log.path / f"{entry.number:08d}.json").read_text()]
+    cluster = Cluster(random.Random(1), mishaps=0)
+    cluster.workers = [OrderedDict() for _ in range(7)]
+    found, answers = (
+        on_spark(pipeline, batches, texts, 2, cluster),
+        in_one_engine(pipeline, batches, entries, ends=True),
+    )
+    assert answers["counted"] != in_one_engine(pipeline, batches, {}, ends=True)["counted"]
+    for name in {**found, **answers}:
+        assert found.get(name, Counter()) == answers.get(name, Counter()), name
+
+
+@pytest.mark.parametrize(
+    ("bounds", "live"),
+    [
+        *(({**each}, True) for each in BOUNDS),
+        ({"guard": 5}, False),
+        ({"slack": "3 rows"}, False),
+        ({"disorder": None, "slack": "1 row"}, False),
+    ],
+)
+def test_bounds_that_change_how_rows_are_sent_need_another_start(
+    tmp_path: Path, bounds: dict[str, Any], live: bool
+) -> None:
+    pipeline, command = parse(FILE, root=tmp_path), SetBounds("s", bounds)
+    assert in_band(command, pipeline, changed(pipeline, Entry(1, command))) is live
 
 
 @given(st.data())
@@ -402,11 +452,12 @@ CHANGES: list[Command] = [
     Punctuate("s", {"k": {"is": 1}}),
     Heartbeat("u", 12),
     SetStrategy("bfs"),
+    SetBounds("s", {"disorder": 6}),
 ]
 """What shards apply while the job runs."""
 RESTARTING: list[Command] = [
     AddQuery("keyed", BY_ANOTHER_KEY, "keyed.jsonl"),
-    SetBounds("s", {"disorder": 4}),
+    SetBounds("s", {"disorder": 4, "guard": 5000}),
 ]
 """What shards cannot apply: the driver starts the job again."""
 
@@ -441,12 +492,33 @@ def test_queries_that_were_added_one_by_one_keep_their_state_at_a_start(
         live.put(rows_of(rng, 5))
         live.tell(AddQuery("total", f"SELECT k, sum(v) AS v {window}", "total.jsonl"))
         live.put(rows_of(rng, 9))
-        live.tell(SetBounds("s", {"disorder": 4}))
+        live.tell(SetBounds("s", {"disorder": 4, "guard": 5000}))
         live.put(LAST)
     assert "this start keeps counted, pairs, most, total, all" in live.notes
     found, wanted = live.answers(), expected(live)
     assert wanted["most"]
     assert wanted["total"]
+    for name in wanted:
+        assert found.get(name, Counter()) == wanted[name], name
+
+
+@pytest.mark.spark
+def test_other_bounds_hold_from_the_next_micro_batch_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Without another start of the Spark query; rows that were late under the old bounds count."""
+    rng = random.Random(5)
+    with Live(tmp_path, spark) as live:
+        live.put(rows_of(rng, 5))
+        live.tell(SetBounds("s", {"disorder": 9}))
+        for now in (14, 23, 32):
+            live.put(rows_of(rng, now))
+        live.put(LAST)
+        assert live.runner.pipeline.streams["s"].lateness.disorder == 9
+    assert [note for note in live.notes if note.startswith("this start")] == [
+        "this start begins counted, pairs, all"
+    ]
+    found, wanted = live.answers(), expected(live)
+    live.entries.clear()
+    assert expected(live)["counted"] != wanted["counted"]
     for name in wanted:
         assert found.get(name, Counter()) == wanted[name], name
 

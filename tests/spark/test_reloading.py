@@ -8,8 +8,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -25,11 +27,17 @@ from tests.laws import effort
 from tests.spark.simulated import Cluster, Level, MicroBatch, run_levels
 from tests.spark.test_control import (
     FILE,
+    LAST,
     HomeOf,
+    Live,
+    expected,
     in_one_engine,
     inputs_of,
     rows_of,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAMES = pa.schema([("id", pa.int64()), ("name", pa.string())])
 JOINED = {
@@ -98,3 +106,24 @@ def test_all_shards_change_at_the_same_instant(data: st.DataObject) -> None:
     event(f"the answers differ: {answers != fixed}")
     for name in {**spread, **answers}:
         assert spread.get(name, Counter()) == answers.get(name, Counter()), name
+
+
+@pytest.mark.spark
+def test_a_table_is_reloaded_while_a_job_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rng, names, before = random.Random(6), tmp_path / "names.csv", "id,name\n0,a\n1,b\n2,c\n"
+    names.write_text(before)
+    with Live(tmp_path, spark, file_with(["looked", "kept"])) as live:
+        for now in (5, 9):
+            live.put(rows_of(rng, now))
+        names.write_text("id,name\n0,x\n2,y\n3,z\n")
+        live.tell(Reload("names"))
+        for now in (14, 19):
+            live.put(rows_of(rng, now))
+        live.put(LAST)
+    names.write_text(before)  # what the engine begins with
+    found, wanted = live.answers(), expected(live)
+    live.entries.clear()
+    assert expected(live)["looked"] != wanted["looked"]
+    for name in ("looked", "kept"):
+        assert wanted[name]
+        assert found.get(name, Counter()) == wanted[name], name

@@ -1,8 +1,8 @@
 """The control log of a pipeline on Spark, as the driver follows it.
 
 Shards apply commands by themselves (`worker.controlling`). The driver opens and closes the sinks of queries
-that come and go, stops the job, and starts it again for what shards cannot change: bounds, the budget, and
-queries that no shard has the rows for.
+that come and go, stops the job, and starts it again for what shards cannot change: bounds that decide how
+rows are sent, a first or no budget, and queries that no shard has the rows for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.control.reloading import with_reloaded_rows
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.runtimes.spark.driver.source_names import OWN, reader
-from headrace.runtimes.spark.worker.controlling import IN_BAND
+from headrace.runtimes.spark.worker.controlling import in_band
 
 Homes = Callable[[PipelineQuery], bool]
 """Whether a query that is added has a home in the running job."""
@@ -72,8 +72,8 @@ class ControlLog:
             self.must_stop = True
         elif isinstance(command, AddQuery):
             self.must_start_again |= not has_home(after.queries[-1])
-        elif not isinstance(command, IN_BAND):
-            self.must_start_again = True
+        else:
+            self.must_start_again |= not in_band(command, self.pipeline, after)
         self.pipeline = after
 
     def stream(self, spark: SparkSession) -> DataFrame:

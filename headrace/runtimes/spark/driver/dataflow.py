@@ -161,7 +161,7 @@ class Dataflow:
         shards = sum(len(host.shard_keys) for host in made.hosts)
         control = None
         if self.pipeline is not None:
-            control = PickledControl.of(self._control(self.pipeline, made.placed, world))
+            control = PickledControl.of(self._control(self.pipeline, made.placed, world, shards))
 
         def complete(host: HostSpec, above: Set[str]) -> HostSpec:
             return replace(
@@ -236,14 +236,16 @@ class Dataflow:
         loose = () if self.options.ordered else self.plans.keys()
         return self.unordered | {name for name in loose if self.inputs.answers_early(self.plans[name])}
 
-    def _control(self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World) -> ControlSpec:
+    def _control(
+        self, pipeline: Pipeline, placed: tuple[Placed, ...], world: World, shards: int
+    ) -> ControlSpec:
         """How hosts follow the control log."""
         queries = tuple(
             replace(each, query=each.query.with_plan(self.plans[each.name])) for each in pipeline.queries
         )
         homes = tuple(each.home for each in placed if each.level == 0)
         of = HomeOf(self.inputs, world.shards)
-        return ControlSpec(replace(pipeline, queries=queries), self.position, homes, of)
+        return ControlSpec(replace(pipeline, queries=queries), self.position, homes, of, shards)
 
     def _must_pack(self, made: tuple[Level, ...]) -> bool:
         """Whether results are put in order across shards, or have nested columns.

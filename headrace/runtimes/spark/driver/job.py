@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.arrays import Times
-from headrace.control import AddQuery, Command, Log, Reload, RemoveQuery, Stop
+from headrace.control import AddQuery, Command, Log, Reload, RemoveQuery, SetBudget, Stop
 from headrace.engine import Adopted
 from headrace.engine.inputs import Inputs
 from headrace.engine.quality import in_force
@@ -52,6 +52,7 @@ from headrace.runtimes.spark.driver.job_log import (
     last_of,
     log_beside,
     pipeline_of,
+    reaches_shards,
     with_commands,
 )
 from headrace.runtimes.spark.driver.lock import hold
@@ -68,7 +69,6 @@ from headrace.runtimes.spark.driver.task_files import task_files
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.writing import KINDS, JobQuery, Sink, Writer, as_sink, to_sinks
 from headrace.runtimes.spark.types import as_given
-from headrace.runtimes.spark.worker.controlling import IN_BAND
 from headrace.runtimes.spark.worker.task_files import TaskFiles
 from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, History, Status
 from headrace.runtimes.why import Why
@@ -264,9 +264,10 @@ class Job:
 
             job.send(Resize("pairs", "30 seconds", of="bids"))
 
-        Shards apply `Resize`, `Punctuate`, `Heartbeat`, `SetStrategy` and `SetLevel` with the next
-        micro-batch. For `SetBudget` and `SetBounds` the job starts again by itself, and keeps its state.
-        `Stop` stops it. A command that cannot be applied is an error, and nothing has changed.
+        Shards apply `Resize`, `Punctuate`, `Heartbeat`, `SetStrategy`, `SetLevel` and another size of the
+        budget with the next micro-batch. For `SetBounds`, and a first or no budget, the job starts again by
+        itself, and keeps its state. `Stop` stops it. A command that cannot be applied is an error, and
+        nothing has changed.
         """
         if self.running is None or not self.running.isActive:
             raise SparkError("HR-SP38", "the job is not running", place=self.name, hint="job.start()")
@@ -288,8 +289,8 @@ class Job:
             self.running.stop()
             return
         options = changed_options(self.options, command)
-        pipeline = pipeline_of(self._dataflow(frozenset(), frozenset())[1])
-        if isinstance(command, IN_BAND):
+        pipeline = pipeline_of(self._dataflow(frozenset(), frozenset())[1], self.options)
+        if reaches_shards(command, pipeline) and not (isinstance(command, SetBudget) and self._log is None):
             if self._log is None:
                 raise SparkError(
                     "HR-SP38",
@@ -299,6 +300,8 @@ class Job:
                     "Connect, and a job that has had it since its first start",
                 )
             append(self._log, command, pipeline)
+            if isinstance(command, SetBudget):
+                self.limit(command.budget)
             self.options = options
             return
         before, self.options = self.options, options
@@ -390,6 +393,15 @@ class Job:
             if bytes is None
             else JobBudget(bytes, self.options.policy, self.checkpoint, self._importance)
         )
+
+    def limit(self, budget: int | str | None) -> None:
+        """Manage another budget from the next micro-batch on; shards know it from the control log."""
+        if self._manager is None or budget in (None, self.options.memory):
+            return
+        self.options = replace(self.options, memory=budget)
+        bytes = self.options.budget_in(self.spark)
+        assert bytes is not None
+        self._manager.budget = bytes
 
     def _importance(self, query: str) -> float:
         """How much the quality of a query counts beside that of the others."""
@@ -526,7 +538,9 @@ class Job:
         if log is None:
             return None
         commands = command_stream(self.spark, log)
-        return Control(pipeline_of(queries), last_of(log), commands, lambda: dict(self._running))
+        return Control(
+            pipeline_of(queries, self.options), last_of(log), commands, lambda: dict(self._running)
+        )
 
     def _free_name(self) -> str:
         """The name of the job, with a number if another query of the session has that name."""

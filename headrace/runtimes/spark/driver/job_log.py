@@ -33,7 +33,7 @@ from headrace.engine import Rules
 from headrace.engine.inputs import Inputs
 from headrace.errors import HeadraceError, SparkError
 from headrace.pipeline import Pipeline, PipelineQuery, PipelineStream
-from headrace.pipeline.spec import FileSpec, QuerySpec, StreamSpec
+from headrace.pipeline.spec import FileSpec, MemoryTable, QuerySpec, StreamSpec
 from headrace.runtimes.spark.driver.continuing import with_added
 from headrace.runtimes.spark.driver.lock import local_directory
 from headrace.runtimes.spark.driver.options import SparkOptions
@@ -42,6 +42,7 @@ from headrace.runtimes.spark.driver.source_names import have_names
 from headrace.runtimes.spark.driver.writing import JobQuery
 from headrace.runtimes.spark.versions import is_connect
 from headrace.runtimes.spark.worker.answers import LATE, REJECTED
+from headrace.runtimes.spark.worker.controlling import in_band
 from headrace.sql import Catalog
 from headrace.time.declared import Lateness
 
@@ -64,8 +65,11 @@ def log_beside(spark: SparkSession, checkpoint: str, record: Record | None) -> L
     return Log(Path(folder) / DIRECTORY) if began_with else None
 
 
-def pipeline_of(queries: Mapping[str, JobQuery]) -> Pipeline:
-    """The queries of a job as commands and shards see them: as a pipeline whose outputs are elsewhere."""
+def pipeline_of(queries: Mapping[str, JobQuery], options: SparkOptions | None = None) -> Pipeline:
+    """The queries of a job as commands and shards see them: as a pipeline whose outputs are elsewhere.
+
+    Of the options, its memory budget is there.
+    """
     streams = {each.name: each for query in queries.values() for each in query.query.streams}
     tables = {each.name: replace(each, data=None) for q in queries.values() for each in q.query.tables}
     ticks = next(iter(queries.values())).query.ticks_per_second
@@ -74,8 +78,13 @@ def pipeline_of(queries: Mapping[str, JobQuery]) -> Pipeline:
         name: PipelineStream(spec, each, Rules(), Lateness(), ticks, None) for name, each in streams.items()
     }
     asked = tuple(_asked(name, each) for name, each in queries.items())
+    limits = {} if options is None else {"budget": options.memory, "policy": options.policy}
     file = _EMPTY.model_copy(
-        update={"streams": dict.fromkeys(streams, spec), "queries": [each.spec for each in asked]}
+        update={
+            "streams": dict.fromkeys(streams, spec),
+            "queries": [each.spec for each in asked],
+            "memory": MemoryTable.model_validate(limits),
+        }
     )
     catalog = Catalog([*streams.values(), *tables.values()], ticks_per_second=ticks)
     return Pipeline(file, Path(), made, asked, ticks, catalog=catalog)
@@ -127,6 +136,13 @@ def as_shards_see(name: str, each: JobQuery, pipeline: Pipeline) -> PipelineQuer
     except HeadraceError:
         return None
     return found if found.query.optimized_plan == each.query.optimized_plan else None
+
+
+def reaches_shards(command: Command, pipeline: Pipeline) -> bool:
+    """Whether shards apply a command while the job runs; they do not know the bounds of the program."""
+    if isinstance(command, SetBounds):
+        return False
+    return in_band(command, pipeline, changed(pipeline, Entry(1, command)))
 
 
 def changed_options(options: SparkOptions, command: Command) -> SparkOptions:

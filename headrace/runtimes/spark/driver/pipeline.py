@@ -1,7 +1,7 @@
 """A pipeline file on Spark: all its queries are one job, a Spark streaming query with one checkpoint.
 
 With a checkpoint, the job follows the control log. What its shards cannot change while they run, such as the
-bounds of a stream, the driver changes by starting the job again, which keeps its state.
+guard of a stream, the driver changes by starting the job again, which keeps its state.
 
 If all streams end, the run reads all files in one micro-batch, ends the streams with it (`EndBroadcast`) and
 stops by itself. Otherwise it runs until it is stopped.
@@ -266,6 +266,7 @@ class Runner:
         for each in job.when_accepted:
             each()
         self.pipeline = pipeline
+        job.limit(pipeline.spec.memory.budget)
         return job.with_sinks
 
     def _sinks(

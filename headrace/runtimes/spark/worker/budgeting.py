@@ -85,7 +85,7 @@ def follow(
                 engine.quality.resize(node, each.value, at=each.since, query=each.query, clamp=True)
 
 
-def reported(engine: Engine, nodes: Mapping[Use, Plan], host: int, shards: int, budget: int | None) -> Any:
+def reported(engine: Engine, nodes: Mapping[Use, Plan], host: int, shards: int) -> Any:
     """What a shard says about its windows: as JSON data."""
     uses: dict[str, list[Use]] = {}
     for use, node in sorted(nodes.items(), key=lambda each: each[0]):
@@ -100,6 +100,7 @@ def reported(engine: Engine, nodes: Mapping[Use, Plan], host: int, shards: int, 
             for each in engine.quality.settings()
         },
     }
+    budget = engine.memory.budget
     if budget is not None:
         needs, held, names = engine.memory.needs()
         plain |= {"budget": budget, "held": held, "names": names, "needs": asdict(needs)}

@@ -5,7 +5,8 @@ queries run or how (`headrace.control.in_force.CHANGES`) are part of the job fro
 skips them if it started with them. The others change only the state: the state says which were applied.
 
 A query that is added while the job runs goes to the first host that already gets all the rows that it needs,
-by a key that it can use. If there is none, no host takes it, and the driver starts the job again.
+by a key that it can use. If there is none, no host takes it, and the driver starts the job again. So it does
+where other bounds or another budget concern more than the engines of the shards (`in_band`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from headrace.control import (
     Reload,
     RemoveQuery,
     Resize,
+    SetBounds,
+    SetBudget,
     SetLevel,
     SetStrategy,
     apply,
@@ -33,10 +36,12 @@ from headrace.control.in_force import CHANGES, changed
 from headrace.control.log import read_entry
 from headrace.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.memory.budget import budget_bytes
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.plan.nodes.core import Plan
 from headrace.plan.nodes.quality import adaptable
 from headrace.runtimes.spark.worker.state_store import key_text
+from headrace.time.ets import TimerPromise
 
 Windows = Mapping[str, tuple[Plan | None, ...]]
 """By query, the nodes of a host for the windows that may change, in the order of the whole plan."""
@@ -77,13 +82,14 @@ class Home:
 class ControlSpec:
     """What a host needs to follow the log: the pipeline in force after command `position`, and the homes.
 
-    `home_of` is the place of a query in `homes`, or None.
+    `home_of` is the place of a query in `homes`, or None. `all_shards` is how many shards the job has.
     """
 
     pipeline: Pipeline
     position: int
     homes: tuple[Home, ...]
     home_of: Callable[[PipelineQuery, tuple[Home, ...]], int | None]
+    all_shards: int = 1
 
     def following(
         self,
@@ -119,7 +125,52 @@ class Followed:
 
 
 IN_BAND: Final = (AddQuery, RemoveQuery, Resize, Punctuate, Heartbeat, Reload, SetStrategy, SetLevel)
-"""Commands that hosts apply while the job runs; for the others the driver starts the job again."""
+"""Commands that hosts always apply while the job runs."""
+
+
+def in_band(command: Command, before: Pipeline, after: Pipeline) -> bool:
+    """Whether hosts apply a command while the job runs; for others the driver starts the job again."""
+    concerns = _ONLY_ENGINES.get(type(command))
+    return isinstance(command, IN_BAND) or (concerns is not None and concerns(before, after))
+
+
+def _sent_alike(before: Pipeline, after: Pipeline) -> bool:
+    """Whether rows are sent to shards in the same way under other bounds, and are checked alike on the way.
+
+    Then only the watermarks differ, which each shard computes by itself.
+    """
+    return all(_sent(before, name) == _sent(after, name) for name in before.read)
+
+
+def _sent(pipeline: Pipeline, stream: str) -> tuple[object, ...]:
+    """What decides how the rows of a stream are sent to shards."""
+    inputs, promise = pipeline.inputs(), pipeline.inputs().promise_of(stream)
+    by_source = inputs.by_source(stream) is not None
+    return (
+        inputs.learns(stream),
+        inputs.counts_rows(stream),
+        inputs.rules_of(stream),
+        inputs.heard_by([stream]),
+        promise.offset if isinstance(promise, TimerPromise) else None,
+        pipeline.streams[stream].lateness if by_source else None,
+    )
+
+
+def _another_size(before: Pipeline, after: Pipeline) -> bool:
+    """Whether only the size of the budget differs, in bytes: a share of the executors is known to the driver.
+
+    With a first budget, the sizes of windows become a source of the job; to spill, engines need a place.
+    """
+    one, other = before.spec.memory, after.spec.memory
+    sizes = (one.budget, other.budget)
+    return one.policy == other.policy and not any(each is None or "%" in str(each) for each in sizes)
+
+
+_ONLY_ENGINES: Final[dict[type[Command], Callable[[Pipeline, Pipeline], bool]]] = {
+    SetBounds: _sent_alike,
+    SetBudget: _another_size,
+}
+"""Whether a command concerns only the engines of the shards; `before` and `after` are the pipelines."""
 
 
 @dataclass
@@ -141,14 +192,12 @@ class Following:
     def follow(self, engine: Engine, texts: Iterable[str]) -> None:
         """Apply the commands of a micro-batch that are new, in order; `texts` are files of the log."""
         for entry in sorted(_entries(texts), key=lambda entry: entry.number):
-            if not isinstance(entry.command, IN_BAND):
-                continue
             if type(entry.command) in CHANGES:
                 known = max([self.control.position, *(each.number for each in self.followed.changes)])
                 if entry.number > known:
                     self._change(engine, entry)
                     self.followed = replace(self.followed, changes=(*self.followed.changes, entry))
-            elif entry.number > self.followed.applied:
+            elif isinstance(entry.command, IN_BAND) and entry.number > self.followed.applied:
                 self._tell(engine, entry)
                 self.followed = replace(self.followed, applied=entry.number)
 
@@ -157,8 +206,15 @@ class Following:
         command = entry.command
         with suppress(HeadraceError):
             after = changed(self.pipeline, entry)
+            if not in_band(command, self.pipeline, after):
+                return
+            engine.set_apart()
             if isinstance(command, AddQuery):
                 self._add(engine, after, entry)
+            elif isinstance(command, SetBounds):
+                after.inputs().renew(engine)
+            elif isinstance(command, SetBudget):
+                self._limit(engine, after)
             elif not isinstance(command, RemoveQuery):
                 apply(entry, engine, after)
             elif command.name in self.queries:
@@ -177,6 +233,12 @@ class Following:
                 query.name, asked.plan, since=entry.number, ordered=asked.ordered, service=asked.service
             )
             self.queries[query.name] = query.query.plan
+
+    def _limit(self, engine: Engine, after: Pipeline) -> None:
+        """Hold this shard's share of another budget."""
+        assert after.spec.memory.budget is not None
+        budget = budget_bytes(after.spec.memory.budget)
+        engine.memory.set_share(budget // self.control.all_shards, budget, policy=after.spec.memory.policy)
 
     def _tell(self, engine: Engine, entry: Entry) -> None:
         """Apply a command that changes only the state, if it is about something here."""

@@ -184,7 +184,7 @@ def run(spec: HostSpec, shard: int, rows: Iterable[Any], chunks: Any) -> list[pd
     budgeting.follow(running.engine, nodes, _texts(packages, CHOICES), number, name)
     feed(running.engine, spec, packages)
     passing = [bytes(each.side_output) for each in packages if each.side_output is not None]
-    memory = budgeting.reported(running.engine, nodes, host, len(spec.shard_keys), spec.budget)
+    memory = budgeting.reported(running.engine, nodes, host, len(spec.shard_keys))
     out = list(spec.outlet.frames(running.engine, queries, place, passing, memory))
     out += passing_up
     written = store.write(running.engine, known)
