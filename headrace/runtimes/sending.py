@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import dataclass
 
@@ -46,9 +47,16 @@ def _sinks_exist(command: Command, after: Pipeline) -> None:
 
 
 def _fits(command: Command, after: Pipeline) -> None:
-    """Refuse a query that does not fit into the budget of the job; an embedded run does that itself."""
+    """Refuse what Spark does not have, and a query that does not fit into the budget of the job.
+
+    An embedded run looks at the budget itself. Without PySpark here, the run looks at the rest.
+    """
     from headrace.runtimes.spark.driver.admission import check_added
 
+    if importlib.util.find_spec("pyspark") is not None:
+        from headrace.runtimes.spark.driver.accepting import check_command
+
+        check_command(command, after)
     checkpoint = after.spec.pipeline.checkpoint
     if isinstance(command, AddQuery) and checkpoint is not None and after.spec.memory.budget is not None:
         job = (after.path(checkpoint) / SPARK_JOB).parent

@@ -20,6 +20,7 @@ from headrace.control.in_force import changed
 from headrace.control.reloading import with_reloaded_rows
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, PipelineQuery
+from headrace.runtimes.spark.driver.accepting import check_command
 from headrace.runtimes.spark.driver.source_names import OWN, reader
 from headrace.runtimes.spark.worker.controlling import in_band
 
@@ -63,6 +64,7 @@ class ControlLog:
         try:
             check(entry.command, self.pipeline)
             after = changed(self.pipeline, entry)
+            check_command(entry.command, after)
         except HeadraceError as error:
             self._log.refuse(entry, error)
             self._say(f"command {entry.number} ({describe(entry.command)}) was refused: {error.message}")

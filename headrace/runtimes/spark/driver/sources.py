@@ -84,6 +84,40 @@ def _ends(stream: PipelineStream) -> bool:
     return is_bounded(stream) or _generated(stream)
 
 
+def check_stream(pipeline: Pipeline, stream: PipelineStream) -> None:
+    """Raise HR-F017 for a stream whose source, clock or arrivals cannot work on Spark."""
+    place, replayed = f"streams.{stream.name}", replays(pipeline)
+    if replayed and stream.spec.arrival is None and not _generated(stream):
+        raise PipelineError(
+            "HR-F017",
+            "on Spark either all streams have recorded arrivals, or none",
+            place=place,
+            hint="set arrival to a column, or leave arrival out for all streams",
+        )
+    said = stream.lateness
+    by_clock = said.follows_clock or said.transit > 0 or stream.rules.guard != MAX_TIME
+    by_clock = by_clock or (said.sources is not None and said.sources.idle is not None)
+    if pipeline.ticks_per_second is None and by_clock and not replayed:
+        raise PipelineError(
+            "HR-F017",
+            "on Spark the clock runs in real time, but this stream counts ticks",
+            place=place,
+            hint="leave latency, skew, transit, idle and guard out, or set arrival to a column",
+        )
+    if type(stream.spec.source) not in SOURCES:
+        raise _refused(stream)
+
+
+def _refused(stream: PipelineStream) -> PipelineError:
+    """The error for a source that Spark cannot read."""
+    return PipelineError(
+        "HR-F017",
+        f"the source type {stream.spec.source.type!r} is not available on Spark",
+        place=f"streams.{stream.name}.source",
+        hint='use files, kafka, spark or a generator that ends, or set runtime = "embedded"',
+    )
+
+
 @dataclass(frozen=True)
 class Frames:
     """Creates the DataFrames of a pipeline; generated rows are written to `home` beforehand."""
@@ -110,30 +144,9 @@ class Frames:
     def of(self, name: str) -> DataFrame:
         """The DataFrame of a stream."""
         stream = self.pipeline.streams[name]
-        self._check(stream)
-        made = SOURCES.get(type(stream.spec.source), _refused)(self, stream)
+        check_stream(self.pipeline, stream)
+        made = SOURCES[type(stream.spec.source)](self, stream)
         return made.frame() if isinstance(made, TaskStream) else made
-
-    def _check(self, stream: PipelineStream) -> None:
-        """Raise HR-F017 for a stream whose clock or arrivals cannot work on Spark."""
-        place = f"streams.{stream.name}"
-        if self.replays and stream.spec.arrival is None and not _generated(stream):
-            raise PipelineError(
-                "HR-F017",
-                "on Spark either all streams have recorded arrivals, or none",
-                place=place,
-                hint="set arrival to a column, or leave arrival out for all streams",
-            )
-        said = stream.lateness
-        by_clock = said.follows_clock or said.transit > 0 or stream.rules.guard != MAX_TIME
-        by_clock = by_clock or (said.sources is not None and said.sources.idle is not None)
-        if self.pipeline.ticks_per_second is None and by_clock and not self.replays:
-            raise PipelineError(
-                "HR-F017",
-                "on Spark the clock runs in real time, but this stream counts ticks",
-                place=place,
-                hint="leave latency, skew, transit, idle and guard out, or set arrival to a column",
-            )
 
     def timing(self, stream: PipelineStream) -> dict[str, Any]:
         """How tasks compute the times of rows, and their arrivals if these are recorded."""
@@ -330,7 +343,7 @@ def _history(frames: Frames, stream: PipelineStream) -> TaskStream:
     part = PAST if in_past else LIVE
     for each in (PAST, LIVE):
         if type(getattr(stream.spec.source, each)) not in PARTS:
-            _refused(frames, part_of(stream, each))
+            raise _refused(part_of(stream, each))
     if not can_have_names(frames.spark):
         raise PipelineError(
             "HR-F017",
@@ -393,16 +406,6 @@ def _made(frames: Frames, stream: PipelineStream) -> DataFrame:
     without = [ARRIVAL] if not frames.replays else []
     without += [TICKS_IN] if inflow.timing is None else []
     return found.drop(*without)
-
-
-def _refused(frames: Frames, stream: PipelineStream) -> DataFrame:
-    """Raise HR-F017 for a source that Spark cannot read."""
-    raise PipelineError(
-        "HR-F017",
-        f"the source type {stream.spec.source.type!r} is not available on Spark",
-        place=f"streams.{stream.name}.source",
-        hint='use files, kafka, spark or a generator that ends, or set runtime = "embedded"',
-    )
 
 
 TAKES_OPTIONS: Final = (file.FilesFrom, file.KafkaFrom, file.SparkFrom, file.LakeFrom)
