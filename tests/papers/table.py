@@ -160,10 +160,11 @@ ROWS = (
         ("engine/test_kinds.py::test_latent_rows_are_stamped_where_a_time_is_first_needed",
          f"{PARITY}[internal]")),
     Row(27, DISORDER, "§1", "Several explicit orders on one stream",
-        ("plan/nodes/core.py:Source",), (),
-        embedded="no", spark="no",
-        note="A stream has one time. Declare it twice, each time with another time column, to use two "
-        "orders."),
+        ("plan/nodes/core.py:Source",),
+        ("engine/test_two_orders.py::test_one_query_may_use_two_orders_of_the_same_rows",),
+        embedded="partly", spark="partly",
+        note="A stream has one time. Rows with two times are declared as two streams, each with another time "
+        "column and its own bounds; the source is read twice."),
     Row(28, DISORDER, "§1", "Sorting into order on arrival",
         ("operators/order.py:OrderOperator", "state/sorter.py:Sorter", "runtimes/spark/driver/unpack.py"),
         ("engine/test_disorder.py::test_within_their_bounds_disordered_streams_give_the_oracles_answer",
@@ -246,14 +247,19 @@ ROWS = (
         note="Selections, projections, merges, windows and sessions. Joins, DISTINCT, top-n and "
         "aggregates over windows that change at every row sort first."),
     Row(43, DISORDER, "§5", "Operators of one query that rely on different orders (future work)",
-        (), (),
-        embedded="no", spark="no", note="See row 27: one order per stream."),
+        ("plan/nodes/core.py:Source",),
+        ("engine/test_two_orders.py::test_one_query_may_use_two_orders_of_the_same_rows",),
+        embedded="partly", spark="partly",
+        note="As row 27: one query may join windows over both orders. A stream is not re-timed inside a "
+        "query."),
     Row(44, DISORDER, "§1", "Priorities of rows against order",
-        (), (),
+        (),
+        ("engine/test_two_orders.py::"
+         "test_urgent_rows_in_a_stream_of_their_own_do_not_wait_for_the_others",),
         embedded="no", spark="no",
-        note="The paper names it as a problem. A row that overtakes others would make a later "
-        "watermark wrong. Send urgent rows as a stream of their own: a query over it does not wait for the "
-        "others, and is exact."),
+        note="The paper names it as a problem. Within one stream it cannot be exact: a row that overtakes "
+        "others would make a later watermark wrong. Send urgent rows as a stream of their own: a query over "
+        "it does not wait for the others, and is exact."),
     Row(45, MEMORY, "§2", "Discrete time; validity intervals ordered by their start",
         ("flow/batch.py:Batch",), ("oracle/test_snapshots.py", EQUALITY, SHARDS)),
     Row(46, MEMORY, "§2.1", "A window takes a new size from an instant on",

@@ -81,13 +81,23 @@ def test_twenty_aggregates_over_one_window_and_key_are_one_node(window: str) -> 
     assert_answers(engine, alone)
 
 
-def test_bounds_of_a_shared_window_are_intersected() -> None:
-    texts = ["SELECT k FROM s [RANGE MIN 4, MAX 9]", "SELECT v FROM s [RANGE MIN 2, MAX 6]"]
+@pytest.mark.parametrize(
+    "window", ["RANGE MIN {}, MAX {}", "RANGE MIN {}, MAX {} SLIDE 2", "ROWS MIN {}, MAX {}"]
+)
+def test_bounds_of_a_shared_window_are_intersected(window: str) -> None:
+    texts = [f"SELECT k FROM s [{window.format(4, 8)}]", f"SELECT v FROM s [{window.format(2, 6)}]"]
     engine, kinds = run(share(plans_of(texts)))
     assert kinds["Window"] == 1
     (setting,) = engine.quality.settings()
     assert (setting.least, setting.most) == (4, 6)
     assert set(setting.queries) == {"q0", "q1"}
+
+
+def test_windows_of_rows_that_slide_by_different_numbers_are_not_shared() -> None:
+    """They were: both queries got the slide of the first."""
+    alone = plans_of([f"SELECT sum({c}) AS x FROM s [ROWS 6 SLIDE {n}]" for c, n in (("v", 2), ("w", 3))])
+    assert share(alone) == alone
+    assert run(alone)[1]["Window"] == 2
 
 
 def test_windows_whose_bounds_have_no_common_value_keep_their_own_columns() -> None:
