@@ -17,7 +17,7 @@ from headrace import tuning
 from headrace.errors import BudgetError
 from headrace.memory.budget import size_text
 from headrace.memory.choice import MANY, Demand, GrainDemand, Needs, least_need
-from headrace.memory.flows import Arrivals, rate_of
+from headrace.memory.flows import Arrivals, rate_of, slide_of
 from headrace.plan.nodes.core import Granularity, IStream, Plan, Project, Select, Union, Window
 from headrace.plan.nodes.quality import bounds_of, without_bounds
 from headrace.plan.nodes.trees import sources_of
@@ -65,6 +65,7 @@ class Measured:
             now=self._now(behind),
             rate=share * rate_of(behind, least, most),
             bytes=self._cost(behind) if held else 0.0,
+            delay=slide_of(window),
         )
 
     def grain(self, grain: Granularity, windows: tuple[int, ...], demands: Sequence[Demand]) -> GrainDemand:

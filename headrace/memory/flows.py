@@ -14,9 +14,9 @@ from headrace.memory.choice import MANY, Cohort, Demand, lines_a_row
 from headrace.operators.adaptable import Adaptable
 from headrace.operators.contract import Stateless
 from headrace.operators.rows_window import AdaptableRows
-from headrace.plan.nodes.core import Granularity, Window
+from headrace.plan.nodes.core import Granularity, Plan, Window
 from headrace.plan.nodes.quality import window_bounds
-from headrace.plan.nodes.windows import Range
+from headrace.plan.nodes.windows import Range, Sliding
 from headrace.time.timestamp import plus
 
 _COHORTS = 48
@@ -159,7 +159,7 @@ def demand_of(
             counted=True,
         )
     rate = rate_of(behind, least, most)
-    delay, cost = min(delay, most), prior if flow.cost is None else flow.cost
+    delay, cost = min(delay, most) + slide_of(node.plan), prior if flow.cost is None else flow.cost
     return Demand(
         least=least,
         most=most,
@@ -173,6 +173,11 @@ def demand_of(
         unchanged=unchanged,
         step=1 if bounds is None else bounds.step,
     )
+
+
+def slide_of(plan: Plan) -> int:
+    """How much longer than the size of its window a row may be held: until the next report."""
+    return plan.spec.slide if isinstance(plan, Window) and isinstance(plan.spec, Sliding) else 0
 
 
 def apart_from(flow: Flow, demand: Demand) -> float:

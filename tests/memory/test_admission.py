@@ -80,18 +80,18 @@ TEXTS = (
 
 @effort(0.15, "each example runs several engines")
 @given(
-    st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(1, 1500)), min_size=1, max_size=5),
+    st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(1, 1500), st.booleans()), min_size=1, max_size=5),
     st.sampled_from([150_000, 400_000]),
     st.integers(0, 30),
 )
 def test_what_is_accepted_fits_while_the_load_is_steady(
-    wanted: list[tuple[str, int]], budget: int, rows: int
+    wanted: list[tuple[str, int, bool]], budget: int, rows: int
 ) -> None:
     world = World(budget, rows)
     world.go(3)
     accepted = 0
-    for number, (text, least) in enumerate(wanted):
-        window = f"[RANGE MIN {least}, MAX {4 * least}]"
+    for number, (text, least, slides) in enumerate(wanted):
+        window = f"[RANGE MIN {least}, MAX {4 * least}{f' SLIDE {least}' if slides else ''}]"
         query = asked(text.format(window, window))
         refused = ""
         try:
