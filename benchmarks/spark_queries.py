@@ -46,12 +46,16 @@ def our_windows(spark: SparkSession, folder: Path, size: int, slide: int, source
     return started(lambda: applied(text, {"s": source(spark, folder)}, enforce="admit"))
 
 
-def our_outputs(spark: SparkSession, folder: Path, size: int, slide: int, source: Source) -> Start:
-    """The same as a job, which sets the number of its partitions."""
+def our_outputs(
+    spark: SparkSession, folder: Path, size: int, slide: int, source: Source, ordered: bool = True
+) -> Start:
+    """The same as a job, which sets the number of its partitions and writes its results by Arrow."""
 
     def start(home: Path) -> StreamingQuery:
         frames = {"s": source(spark, folder)}
-        options = headrace.spark.SparkOptions(bounds=bounds("s"), timer=None, enforce="admit")
+        options = headrace.spark.SparkOptions(
+            bounds=bounds("s"), timer=None, enforce="admit", ordered=ordered
+        )
         made = headrace.spark.outputs(asked(windows_text(size, slide), frames), frames, options)
         to = {"checkpoint": str(home / "checkpoint"), "result": str(home / "out")}
         return made.start(**to, trigger={"availableNow": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +27,9 @@ TICKS_IN = "__headrace_ticks"
 """If a DataFrame has a column of this name, it holds the times of the rows, in ticks."""
 
 MICROS = 1_000_000
+
+DIGITS: Final = 20
+"""The maximum number of characters of a BIGINT."""
 
 
 @dataclass(frozen=True)
@@ -191,10 +195,10 @@ def now(df: DataFrame, per_second: int | None, options: SparkOptions) -> Column:
 def by_reference(number: Column, whole: Column) -> Column:
     """A number that differs in each micro-batch, for rows in which `whole` is an integer.
 
-    Spark writes a number into the Java code that it compiles, so it would compile in each micro-batch. It
-    refers to an array instead, and does not compute an index that depends on the row in advance.
+    Spark writes a number into the Java code that it compiles, so it would compile in each micro-batch. To a
+    text it refers, and it does not compute in advance what depends on the row.
     """
-    return F.get(F.array(number), whole - whole)
+    return number.cast("string").substr(whole - whole + F.lit(1), F.lit(DIGITS)).cast("bigint")
 
 
 def clock_ticks(micros: Column, per_second: int | None) -> Column:

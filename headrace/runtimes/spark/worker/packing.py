@@ -42,6 +42,9 @@ NO_TIME = -(1 << 63)
 ROWS = 262_144
 """The maximum number of rows in a package: some tens of megabytes."""
 
+LARGE = 32_768
+"""The number of rows from which a batch is a package of its own, which costs less than to copy it."""
+
 PACKED = pa.schema(
     [
         ("shard", pa.int32()),

@@ -29,6 +29,7 @@ from headrace.runtimes.spark.worker.engine_cache import freeze_worker_heap
 from headrace.runtimes.spark.worker.packing import (
     COMMANDS,
     ENDING,
+    LARGE,
     NO_TIME,
     PASSING,
     ROWS,
@@ -473,23 +474,21 @@ class EndBroadcast(TickBroadcast):
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's batches, concatenated into larger ones."""
+    """Spark's batches, concatenated into larger ones. Batches that are large are not copied."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        if batch.num_rows:
+        is_large = batch.num_rows >= LARGE
+        if held and (is_large or rows >= ROWS):
+            yield pa.concat_batches(held)
+            held, rows = [], 0
+        if is_large:
+            yield batch
+        elif batch.num_rows:
             held.append(batch)
             rows += batch.num_rows
-        if rows >= ROWS:
-            yield _as_one(held)
-            held, rows = [], 0
     if held:
-        yield _as_one(held)
-
-
-def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows in one batch, without a copy if they are."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield pa.concat_batches(held)
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
