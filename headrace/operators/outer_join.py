@@ -197,7 +197,8 @@ def _merged(parts: list[Batch]) -> Batch:
     if not others:
         return first
     more = concat(others)
-    starts = np.unique(more.start) if len(more) <= len(first) else more.start
+    few = len(more) <= max(len(first), MOST_INSTANTS)
+    starts = np.unique(more.start) if few else more.start
     if len(starts) > MOST_INSTANTS or any(each.sign is not None for each in parts):
         both = concat(parts)
         return both.take(order_of_changes(both.start, both.sign))

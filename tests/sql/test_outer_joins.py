@@ -8,12 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from headrace import Engine, query
 from headrace.plan.nodes.outer_join import OuterJoin
 from headrace.plan.nodes.trees import walk
 from headrace.sql import StreamDef
+from headrace.testing.asking import ask
 from headrace.testing.compare import events_of
+from tests.laws import effort
 from tests.sql.running import SEQUENCE, answer
 
 BIDS = [(0, 1, 5.0), (8, 2, 6.0), (20, None, 7.0)]
@@ -63,6 +67,28 @@ BY_HAND |= {
 def test_answers_by_hand(text: str) -> None:
     found = answer(text, bids=BIDS, items=ITEMS)
     assert Counter(found) == Counter(BY_HAND[text])
+
+
+few = st.lists(
+    st.tuples(st.integers(0, 25), st.none() | st.integers(0, 2), st.integers(0, 1)), max_size=8
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+@effort(0.3, "each example runs four queries and their oracle")
+@given(few, few)
+@example([(1, 0, 1), (2, 1, 0), (5, 0, 1), (12, 0, 1), (13, None, 1)], [(3, 0, 1), (14, 1, 0)])
+def test_rows_without_a_key_and_without_a_partner_come_once(
+    left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]
+) -> None:
+    """Few rows of many instants that are answered together: `ask` compares with the oracle."""
+    streams = "CREATE STREAM l (k BIGINT, x BIGINT); CREATE STREAM r (k BIGINT, y BIGINT); "
+    for text in (
+        "SELECT l.k, x, y FROM l [RANGE 10 SLIDE 5] FULL JOIN r [RANGE 10 SLIDE 5] ON l.k = r.k",
+        "SELECT l.k, x, y FROM l [NOW] LEFT JOIN r [RANGE 4] ON l.k = r.k",
+        "SELECT l.k, x, y FROM l [RANGE 6] FULL JOIN r [ROWS 2] ON l.k = r.k AND x <> y",
+        "SELECT k, x FROM l [NOW] WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 4] WHERE r.k = l.k)",
+    ):
+        ask(streams + text, l=left, r=right, ticks_per_second=None)
 
 
 # ------------------------------------------------------------------------------------- as DuckDB answers
