@@ -28,6 +28,8 @@ class Tuning:
     """Bytes to read from a CSV or JSON file at a time."""
     columnar_block_bytes: int = 32 << 20
     """Bytes that a block of a columnar file should have at most after decoding."""
+    task_block_rows: int = 524_288
+    """Most rows in a block of a columnar file that a task of Spark reads; the bytes limit it too."""
     file_piece_bytes: int = 4 << 20
     """Bytes of a file from which several Spark tasks may share it."""
     live_block_bytes: int = 1 << 20

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernels.page_headers import FOUND, page_header
 from headrace.kernels.text_lengths import longest_text
 
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
@@ -32,6 +33,10 @@ WIDTHS: Final = {0: 1, 1: 8, 2: 8, 3: 12, 4: 8, 5: 8, BYTE_ARRAY: 8}
 Fixed-length types give their own.
 """
 UNCOMPRESSED: Final = 0
+FEW_PAGES: Final = 8
+"""Pages of a column for which no kernel is loaded."""
+_INNER: Final = {DATA_PAGE: slice(0, 2), DICTIONARY_PAGE: slice(2, 4), DATA_PAGE_V2: slice(4, 6)}
+"""By kind of page: where a kernel finds the number of values and their encoding."""
 FEW: Final = 1000
 """Texts in a dictionary for which no kernel is loaded."""
 CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
@@ -217,18 +222,35 @@ def _costs(header: Header, longest: int, is_text: bool) -> tuple[int, int]:
 def _headers(file: BinaryIO, column: Column) -> Iterator[Header]:
     """The page headers of a column, in order."""
     at, end = column.begin, column.begin + column.size
+    # A seek to a far offset would be an error of the file system, not of the file.
+    last = file.seek(0, 2)
+    number = 0
     while at < end:
-        header = _header(file, at)
+        if at >= last:
+            raise ValueError(f"the page header at byte {at} is missing")
+        header = (_usual_header(file, at) if number >= FEW_PAGES else None) or _header(file, at)
         yield header
         at = header.at + header.packed
+        number += 1
+
+
+def _usual_header(file: BinaryIO, at: int) -> Header | None:
+    """Parse the page header at a byte with a kernel; None if it is damaged or unusual in any way."""
+    file.seek(at)
+    found = np.empty(FOUND, np.int64)
+    length = page_header(np.frombuffer(file.read(HEADER), np.uint8), found)
+    kind, size, packed, *inner = found.tolist()
+    if length < 0 or kind not in _INNER:
+        return None
+    values, encoding = inner[_INNER[kind]]
+    if min(size, packed, values, encoding) < 0:
+        return None
+    return Header(kind, size, packed, values, encoding, at + length)
 
 
 def _header(file: BinaryIO, at: int) -> Header:
     """Parse the page header at a byte; a long header is read again with a larger buffer."""
     size = HEADER
-    # A seek to a far offset would be an error of the file system, not of the file.
-    if at >= file.seek(0, 2):
-        raise ValueError(f"the page header at byte {at} is missing")
     while True:
         file.seek(at)
         data = file.read(size)

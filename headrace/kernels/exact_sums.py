@@ -79,6 +79,28 @@ def add_reals(slots: Ints, values: Reals, bits: Ints, begin: int, column: Ints, 
     return int(slots.size)
 
 
+@kernel(nb.int64(READ_I64, READ_F64, _F64, _F64))
+def add_doubles(slots: Ints, values: Reals, sums: Reals, rests: Reals) -> int:
+    """Add each float64 to the sum of its slot while that needs no more than two float64; returns how many.
+
+    A sum is `sums[slot]` and the `rests[slot]` that its rounding lost, together exact (Knuth's TwoSum). It
+    stops before the first value whose sum needs more, such as one that is not finite.
+    """
+    mask = sums.size - 1
+    for i in range(slots.size):
+        s = slots[i] & mask
+        value, before, rest = values[i], sums[s], rests[s]
+        after = before + value
+        shown = after - before
+        lost = (before - (after - shown)) + (value - shown)
+        whole = rest + lost
+        shown = whole - rest
+        if (rest - (whole - shown)) + (lost - shown) != 0.0:
+            return i
+        sums[s], rests[s] = after, whole
+    return int(slots.size)
+
+
 @kernel(nb.int64(READ_I64, READ_F64, READ_I64, nb.int64, READ_I64, _LINES))
 def add_squares(slots: Ints, values: Reals, bits: Ints, begin: int, column: Ints, sums: Lines) -> int:
     """Like `add_reals` with the squares; numbers that are not finite are skipped."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.aggregates.limbs import Limbs, Sums
-from headrace.kernels.exact_sums import POINT, add_reals, add_squares
+from headrace.kernels.exact_sums import POINT, add_doubles, add_reals, add_squares
 
 EDGES = (0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, sys.float_info.max, -sys.float_info.max)
 
@@ -60,3 +60,28 @@ def test_a_sum_is_rounded_once(found: tuple[int, list[int]], order: Any) -> None
     except OverflowError:
         nearest = math.inf if exact > 0 else -math.inf
     assert Sums(line, np.array([low + c for c in columns], np.int64)).rounded()[0] == nearest
+
+
+reals = st.floats() | st.sampled_from(EDGES) | st.integers(-(2**60), 2**60).map(float)
+near = st.floats(-1e6, 1e6) | st.integers(-4000, 4000).map(lambda cents: cents / 100)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), reals), max_size=20)
+    | st.lists(st.tuples(st.integers(0, 3), near), max_size=60)
+)
+def test_two_floats_hold_a_sum_exactly_or_are_not_used(rows: list[tuple[int, float]]) -> None:
+    slots = np.array([slot for slot, _ in rows], np.int64)
+    values = np.array([value for _, value in rows], np.float64)
+    sums, rests = np.zeros(4), np.zeros(4)
+    done = add_doubles(slots, values, sums, rests)
+    exact = [Fraction(0)] * 4
+    for slot, value in rows[:done]:
+        exact[slot] += Fraction(value)
+    assert [Fraction(a) + Fraction(b) for a, b in zip(sums, rests, strict=True)] == exact
+
+
+def test_sums_of_prices_need_two_floats() -> None:
+    cents = np.random.default_rng(1).integers(1, 1_000_000, 10_000)
+    sums, rests = np.zeros(8), np.zeros(8)
+    assert add_doubles(cents % 8, cents / 100, sums, rests) == len(cents)

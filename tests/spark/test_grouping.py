@@ -66,3 +66,14 @@ def test_a_partial_sum_is_exact_and_infinite_where_a_value_is(values: list[float
     """A sum with an infinity was NaN."""
     _, (found,) = grouped([pa.array([1] * len(values))], [Asked("sum", pa.array(values))])
     assert found.to_pylist() == [total]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats()), max_size=20)
+    | st.lists(st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3, width=32)), max_size=40)
+)
+def test_sums_of_two_floats_are_those_of_limbs(rows: list[tuple[int, float]]) -> None:
+    places = np.array([place for place, _ in rows], np.int64)
+    values = np.array([value for _, value in rows], np.float64)
+    by_limbs = preaggregate._sum_by_limbs(places, values, np.zeros(4), np.zeros(4))
+    np.testing.assert_array_equal(preaggregate._exact_sum(places, values, 4), by_limbs)

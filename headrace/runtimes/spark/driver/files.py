@@ -106,7 +106,8 @@ def files(
     Input that is not a row has the reason in the column `__headrace_bad`; Headrace rejects it.
     """
     text = str(path)
-    how = Format(_format(format, text), missing, delimiter, header, max_line, most=max_block)
+    form, rows = _format(format, text), tuning.current.task_block_rows
+    how = Format(form, missing, delimiter, header, max_line, rows=rows, most=max_block)
     columns = _schema(schema, how.name, text)
     listed = listing(spark, text, name, options or {})
     base = text if not any(sign in text for sign in _SIGNS) else _before_pattern(text)

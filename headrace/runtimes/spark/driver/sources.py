@@ -14,7 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from headrace import tuning
 from headrace.connectors.contract import Code
+from headrace.connectors.formats import Format
 from headrace.connectors.history import LIVE, PAST
 from headrace.connectors.pieces import PieceReader, Storage
 from headrace.connectors.remote import is_remote, storage_of
@@ -254,7 +256,7 @@ def _files(frames: Frames, stream: PipelineStream) -> TaskStream:
         return _objects(frames, stream)
     path = frames.pipeline.path(spec.path).absolute()
     name = format_of(spec.format, any_file(path), f"streams.{stream.name}.source")
-    how = replace(how_of(spec, name), most=spec.max_block)
+    how = _in_tasks(how_of(spec, name), spec)
     listed = listing(frames.spark, _pattern(path), source_name(stream), frames.options(stream))
     reader = PieceReader(frames.columns(stream), how, Storage(), base=str(path))
     return FileStream(listed, FileRows(reader), parts=parts_in(frames.spark), **frames.timing(stream))
@@ -264,7 +266,7 @@ def _objects(frames: Frames, stream: PipelineStream) -> TaskStream:
     """Objects of a store, which a data source of ours lists."""
     spec: Any = stream.spec.source
     place, name = f"streams.{stream.name}.source", source_name(stream)
-    how = replace(how_of(spec, format_of(spec.format, spec.path, place)), most=spec.max_block)
+    how = _in_tasks(how_of(spec, format_of(spec.format, spec.path, place)), spec)
     storage = storage_of(spec.path, revealed_options(spec.storage, f"{place}.storage"))
     parts, follow, options = parts_in(frames.spark), spec.follow or spec.keep_open, frames.options(stream)
     check_options(options, f"spark.sources.{stream.name}")
@@ -275,6 +277,11 @@ def _objects(frames: Frames, stream: PipelineStream) -> TaskStream:
     rows = FileRows(PieceReader(frames.columns(stream), how, storage, base=spec.path))
     polled = spec.poll if follow else 0.0
     return ObjectStream(listed, rows, parts=parts, polled=polled, **frames.timing(stream))
+
+
+def _in_tasks(how: Format, spec: Any) -> Format:
+    """How tasks read files: in larger blocks, because each block has a fixed cost there."""
+    return replace(how, rows=tuning.current.task_block_rows, most=spec.max_block)
 
 
 def _pattern(path: Path) -> str:

@@ -18,6 +18,7 @@ from headrace.aggregates.limbs import Limbs, Sums
 from headrace.arrays import Mask, Times
 from headrace.expressions import compile, compile_predicate
 from headrace.kernels.aggregate_panes import add_ints, count_rows, keep_least
+from headrace.kernels.exact_sums import add_doubles
 from headrace.plan.analysis.partials import Partials
 from headrace.plan.nodes.core import AggregateCall, Plan, Project, Select, Source
 from headrace.schema import Schema
@@ -215,10 +216,22 @@ def _sum(places: Numbers, values: Numbers, room: int) -> Numbers:
 
 
 def _exact_sum(places: Numbers, values: Numbers, room: int) -> Numbers:
-    """Sums of floats, rounded once at the end."""
+    """Sums of floats, rounded once at the end. Nearly all need no more than two floats."""
+    sums, rests = np.zeros(room), np.zeros(room)
+    done = add_doubles(places, values, sums, rests)
+    if done < len(places):
+        return _sum_by_limbs(places[done:], values[done:], sums, rests)
+    with np.errstate(over="ignore"):
+        return sums + rests
+
+
+def _sum_by_limbs(places: Numbers, values: Numbers, sums: Numbers, rests: Numbers) -> Numbers:
+    """Sums of floats of any size, added to what there is."""
     limbs, table = Limbs(1), CodeTable(sums=(np.int64, 0, 1))
-    table.grow(room)
-    limbs.add(pa.array(values), places, partial(table.widened, "sums"))
+    table.grow(len(sums))
+    every = np.arange(len(sums))
+    for slots, some in ((every, sums), (every, rests), (places, values)):
+        limbs.add(pa.array(some), slots, partial(table.widened, "sums"))
     return Sums(table["sums"], limbs.ids).rounded()
 
 

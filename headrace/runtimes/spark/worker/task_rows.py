@@ -17,7 +17,8 @@ import pyarrow as pa
 from headrace.arrays import Mask, Times
 from headrace.connectors.contract import Bad, Block
 from headrace.connectors.history import Cut
-from headrace.plan.nodes.core import Plan, Source
+from headrace.plan.nodes.core import Plan, Select
+from headrace.plan.nodes.trees import walk
 from headrace.runtimes.embedded.timing import Timed, Timing
 from headrace.runtimes.spark.worker.partitioner import BAD, KEEP, NOW, REACHED, TIME, Partitioner
 from headrace.runtimes.spark.worker.preaggregate import chain_steps
@@ -132,7 +133,7 @@ class Entering:
     @property
     def schema(self) -> Schema:
         """The columns that the partitioner takes."""
-        marked = self.marks and not isinstance(self.chain, Source)
+        marked = self.marks and any(isinstance(node, Select) for node in walk(self.chain))
         times = {
             TIME: self.timing is not None,
             NOW: self.clock or self.arrivals is not None,
