@@ -6,7 +6,8 @@ Parts: tumbling, sliding, join, dedup, keys_1m, partitions_64, batch_floor, grow
 run make `benchmarks/out/spark.json`; some of them make `spark_PART….json` beside it, or with `--add` replace
 their numbers in `spark.json`, if it was measured on this machine with these versions.
 `benchmarks/spark_runs.py` says what is measured. `ours` reads files by Arrow, `dataframe` is Headrace over an
-ordinary DataFrame.
+ordinary DataFrame. Results are in no order within a micro-batch on both sides.
+All contenders first run over many small micro-batches, because Java compiles for the first hundred or so.
 Windows of 1,000 keys take four times as many rows as the other parts: a micro-batch of few rows is mostly
 what any micro-batch costs, which `batch_floor` measures.
 Growth is the time of a micro-batch of 10,000 rows while the join state grows from nothing to 10 M rows: last
@@ -60,6 +61,10 @@ PHASES = (
 )
 FEW_KEYS = 4
 """By how much more rows there are in the parts with few keys."""
+SMALL = 40
+"""Micro-batches of each turn of `batch_floor`."""
+WARM = 40
+"""Micro-batches of each contender before the first part."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,21 @@ class Bench:
         """Two files with so many rows, after a small first one; and how many rows count."""
         path = self.folder / name
         return path, write_files(path, FILES + 1, rows // FILES, keys, 150, seed, FIRST, copies)
+
+
+def warm_up(bench: Bench) -> None:
+    """Micro-batches of few rows of all contenders, before anything is counted.
+
+    Java compiles for the first hundred or so of a session. Without them, the parts that come first would
+    measure mostly that.
+    """
+    small = bench.folder / "warm"
+    write_files(small, WARM, 2_000, 1000, 5, 10)
+    size, slide = WINDOW["tumbling"]
+    native = Contender(queries.native_windows(bench.spark, small, size, slide), bench.native)
+    both = contenders(lambda read: queries.our_windows(bench.spark, small, size, slide, read), native)
+    print(f"  warm-up: {WARM} micro-batches of each", flush=True)
+    turns_of("warm-up", bench.spark, both, ("k", "n", "s", "w"), 0)
 
 
 def windows(bench: Bench, name: str, floors: dict[str, float]) -> list[Result]:
@@ -133,13 +153,12 @@ def keys_1m(bench: Bench) -> list[Result]:
     """Tumbling windows with 1 M keys: nearly as many results as rows.
 
     `ours` and `dataframe` are jobs, which write results as Parquet files by Arrow; with `apply`, Spark does.
-    Spark's own results are in no order either.
     """
     folder, rows = bench.files("keys", bench.rows // 4, 1_000_000, 5)
     size, slide = WINDOW["tumbling"]
 
     def job(source: queries.Source) -> Contender:
-        return Contender(queries.our_outputs(bench.spark, folder, size, slide, source, ordered=False))
+        return Contender(queries.our_outputs(bench.spark, folder, size, slide, source))
 
     found = {
         "native": Contender(queries.native_windows(bench.spark, folder, size, slide), bench.native),
@@ -175,14 +194,18 @@ def partitions_64(bench: Bench) -> list[Result]:
 
 
 def batch_floor(bench: Bench) -> list[Result]:
-    """The median micro-batch of 200 rows, of a warm session: Java compiles for the first hundred or so."""
+    """The median micro-batch of 200 rows, of a warm session: Java compiles for the first hundred or so.
+
+    `ordered` puts the results of each micro-batch in order, which is one more task in it.
+    """
     small = bench.folder / "small"
-    write_files(small, 60, 200, 100, 5, 7)
+    write_files(small, SMALL, 200, 100, 5, 7)
     size, slide = WINDOW["tumbling"]
     native = Contender(queries.native_windows(bench.spark, small, size, slide), bench.native)
     both = {
         "native": native,
         "ours": Contender(queries.our_windows(bench.spark, small, size, slide, dataframe)),
+        "ordered": Contender(queries.our_windows(bench.spark, small, size, slide, dataframe, ordered=True)),
         "files": Contender(queries.our_windows(bench.spark, small, size, slide, by_arrow)),
     }
     print(f"  batch_floor: 200 rows, {bench.turns} turns", flush=True)
@@ -192,7 +215,7 @@ def batch_floor(bench: Bench) -> list[Result]:
     for phase in PHASES:
         print(f"    {phase:16}" + "".join(f"{each[phase]:8.0f}" for each in found.values()), flush=True)
     whole = {who: each["triggerExecution"] for who, each in found.items()}
-    cpu = {who: each.cpu / 60 for who, each in measured.items()}
+    cpu = {who: each.cpu / SMALL for who, each in measured.items()}
     print("    CPU ms".ljust(20) + "".join(f"{1000 * each:8.0f}" for each in cpu.values()), flush=True)
     results: list[Result] = [
         {
@@ -202,7 +225,10 @@ def batch_floor(bench: Bench) -> list[Result]:
             "ceiling": 1.0,
         },
         {"name": "spark.batch_floor.cpu_vs_native", "value": cpu["ours"] / cpu["native"], "unit": "x"},
-        {"name": "spark.batch_floor.files.vs_native", "value": whole["files"] / whole["native"], "unit": "x"},
+    ]
+    results += [
+        {"name": f"spark.batch_floor.{who}.vs_native", "value": whole[who] / whole["native"], "unit": "x"}
+        for who in ("ordered", "files")
     ]
     for who, each in found.items():
         results += [
@@ -214,7 +240,7 @@ def batch_floor(bench: Bench) -> list[Result]:
 
 def phases(measured: Measured) -> dict[str, float]:
     """The median time of each phase of a micro-batch, of those after the tenth; the last one is another."""
-    batches = [each for made in measured.runs for each in made.batches[10:60]]
+    batches = [each for made in measured.runs for each in made.batches[10:SMALL]]
     return {phase: statistics.median(each.get(phase, 0) for each in batches) for phase in PHASES}
 
 
@@ -298,6 +324,7 @@ def main() -> int:
         bench = Bench(
             spark, Path(name), asked.rows, asked.held, asked.events, asked.turns, asked.native_store
         )
+        warm_up(bench)
         for part in chosen:
             began = time.monotonic()
             found += PARTS[part](bench)

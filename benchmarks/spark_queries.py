@@ -27,9 +27,9 @@ def asked(text: str, frames: Mapping[str, DataFrame]) -> headrace.Query:
     return headrace.query(text, [headrace.spark.stream(name, df, time="ts") for name, df in frames.items()])
 
 
-def applied(text: str, frames: Mapping[str, DataFrame], **more: Any) -> DataFrame:
-    """The results of a query."""
-    options = headrace.spark.SparkOptions(bounds=bounds(*frames), timer=None, **more)
+def applied(text: str, frames: Mapping[str, DataFrame], ordered: bool = False, **more: Any) -> DataFrame:
+    """The results of a query: in no order within a micro-batch, as those of Spark's operators are."""
+    options = headrace.spark.SparkOptions(bounds=bounds(*frames), timer=None, ordered=ordered, **more)
     return headrace.spark.apply(asked(text, frames), frames, options)
 
 
@@ -40,14 +40,16 @@ def windows_text(size: int, slide: int) -> str:
     """
 
 
-def our_windows(spark: SparkSession, folder: Path, size: int, slide: int, source: Source) -> Start:
+def our_windows(
+    spark: SparkSession, folder: Path, size: int, slide: int, source: Source, ordered: bool = False
+) -> Start:
     """`admit` judges lateness by the window, as Spark does."""
     text = windows_text(size, slide)
-    return started(lambda: applied(text, {"s": source(spark, folder)}, enforce="admit"))
+    return started(lambda: applied(text, {"s": source(spark, folder)}, ordered, enforce="admit"))
 
 
 def our_outputs(
-    spark: SparkSession, folder: Path, size: int, slide: int, source: Source, ordered: bool = True
+    spark: SparkSession, folder: Path, size: int, slide: int, source: Source, ordered: bool = False
 ) -> Start:
     """The same as a job, which sets the number of its partitions and writes its results by Arrow."""
 
