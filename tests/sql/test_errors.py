@@ -413,6 +413,15 @@ MIGRATED = [
     ("SELECT upper(explode(item)) FROM bids", Code.UNKNOWN_FUNCTION, "explode(item)", "UNNEST(items)"),
     ("SELECT latest_by_offset(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "last(x)"),
     ("SELECT TUMBLE_START(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "window_start"),
+    ("SELECT current_watermark(item) FROM bids", Code.UNKNOWN_FUNCTION, None, "status"),
+    (
+        "SELECT count(*) FROM bids GROUP BY HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND), item",
+        Code.NO_WINDOW,
+        None,
+        "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) GROUP BY window_start",
+    ),
+    ("INSERT INTO out SELECT item FROM bids", Code.STATEMENT, "INSERT", "where answers go"),
+    ("MERGE INTO t USING bids ON true", Code.STATEMENT, "MERGE", "CREATE TABLE t PRIMARY KEY (k)"),
     ("SELECT windowstart FROM bids", Code.UNKNOWN_COLUMN, "windowstart", "window_start"),
     (
         "SELECT item FROM bids FOR SYSTEM_TIME AS OF ts",

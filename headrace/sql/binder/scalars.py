@@ -318,6 +318,7 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("explode", "explode_outer", "unnest", "posexplode", "inline"), IN_UNNEST),
     **dict.fromkeys(("json_query", "json_extract", "extractjsonfield"), NO_PARTS),
     **dict.fromkeys(("percentile_cont", "quantile"), "write percentile(x, 0.5)"),
+    "current_watermark": "how far watermarks are is in the status of a run, not in a query: headrace status",
     "latest_by_offset": "write last(x)",
     "earliest_by_offset": "write first(x)",
     "iff": "write if(condition, x, y)",

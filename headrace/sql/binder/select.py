@@ -256,12 +256,25 @@ def _check_distinct_on(body: Body) -> None:
         fail(Code.NOT_CQL, "DISTINCT ON cannot be combined with another choice of rows", place, hint)
 
 
+GROUP_WINDOWS: Final = frozenset({"TUMBLE", "HOP", "SESSION"})
+
+
 def _grouped(body: Body) -> Plan:
     """A SELECT with grouping; it needs a window, because otherwise a group would never be complete."""
-    scope = body.source.scope
+    scope, group = body.source.scope, body.node.args.get("group")
     streams = [item for item in scope.items if not item.input.is_static]
     if streams and all(item.is_implicit for item in streams):
         hint = f"write {streams[0].name} [RANGE 10 MINUTES], or [UNBOUNDED] to aggregate all rows"
+        hint = _group_window(group, streams[0].name) or hint
         fail(Code.NO_WINDOW, "an aggregate needs a window on the stream", body.source.place, hint)
-    group = body.node.args.get("group")
     return aggregated(scope, body.where, group, body.inner, body.having, body.listing.aliases)
+
+
+def _group_window(group: exp.Expr | None, stream: str) -> str | None:
+    """Flink's older windows, which are functions in GROUP BY, as window functions of FROM."""
+    for each in [] if group is None else group.expressions:
+        if isinstance(each, exp.Anonymous) and each.name.upper() in GROUP_WINDOWS and each.expressions:
+            time, *sizes = (part.sql("spark") for part in each.expressions)
+            called = f"{each.name.upper()}(TABLE {stream}, {', '.join((f'DESCRIPTOR({time})', *sizes))})"
+            return f"write FROM TABLE({called}) GROUP BY window_start, window_end"
+    return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -10,6 +12,12 @@ from headrace.sql.place import Code, fail
 
 Columns = tuple[tuple[exp.Identifier, exp.DataType], ...]
 Names = tuple[exp.Identifier, ...]
+QUERY: Final = "write SELECT …, or CREATE STREAM | TABLE | VIEW …"
+STATEMENTS: Final = {
+    "INSERT": "write SELECT … FROM …; where answers go is set in the pipeline file",
+    "MERGE": "a table follows a stream of changes: CREATE TABLE t PRIMARY KEY (k) FROM s DELETE WHEN gone",
+}
+"""What to write instead of statements of other systems; QUERY for any other."""
 
 
 class NameParser(WindowParser):
@@ -54,7 +62,7 @@ class NameParser(WindowParser):
         at: Token = self._curr or self._prev
         found = self._parse_query_modifiers(self._parse_set_operations(self._parse_select(nested=True)))
         if found is None:
-            fail(Code.STATEMENT, "expected a query", at, "write SELECT …, or CREATE STREAM | TABLE | VIEW …")
+            fail(Code.STATEMENT, "expected a query", at, STATEMENTS.get(at.text.upper(), QUERY))
         return found
 
     def _parse_names(self, of: str) -> Names:
