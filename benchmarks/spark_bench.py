@@ -154,19 +154,26 @@ def keys_1m(bench: Bench) -> list[Result]:
 
     `ours` and `dataframe` are jobs, which write results as Parquet files by Arrow; with `apply`, Spark does.
     """
-    folder, rows = bench.files("keys", bench.rows // 4, 1_000_000, 5)
     size, slide = WINDOW["tumbling"]
 
-    def job(source: queries.Source) -> Contender:
-        return Contender(queries.our_outputs(bench.spark, folder, size, slide, source))
+    def made(folder: Path) -> dict[str, Contender]:
+        def job(source: queries.Source) -> Contender:
+            return Contender(queries.our_outputs(bench.spark, folder, size, slide, source))
 
-    found = {
-        "native": Contender(queries.native_windows(bench.spark, folder, size, slide), bench.native),
-        "ours": job(by_arrow),
-        "dataframe": job(dataframe),
-        "apply": Contender(queries.our_windows(bench.spark, folder, size, slide, by_arrow)),
-    }
-    return compared("keys_1m", bench.spark, found, rows, {"ours": 8.0}, ("k", "n", "s", "w"), bench.turns)
+        return {
+            "native": Contender(queries.native_windows(bench.spark, folder, size, slide), bench.native),
+            "ours": job(by_arrow),
+            "dataframe": job(dataframe),
+            "apply": Contender(queries.our_windows(bench.spark, folder, size, slide, by_arrow)),
+        }
+
+    columns = ("k", "n", "s", "w")
+    # A turn of Spark's own takes half a minute: fewer rows warm up.
+    few, _ = bench.files("few_keys", bench.rows // 40, 1_000_000, 10)
+    turns_of("keys_1m, few rows", bench.spark, made(few), columns, 0)
+    folder, rows = bench.files("keys", bench.rows // 2, 1_000_000, 5)
+    found = made(folder)
+    return compared("keys_1m", bench.spark, found, rows, {"ours": 8.0}, columns, bench.turns, warm=True)
 
 
 def partitions_64(bench: Bench) -> list[Result]:
