@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace.control import AddQuery, Entry, Log, RemoveQuery, Resize, SetBudget, SetStrategy, changed
 from headrace.engine.inputs import Inputs
-from headrace.errors import BudgetError, HeadraceWarning
+from headrace.errors import BudgetError, HeadraceWarning, SparkError
 from headrace.graph.admission import Rules
 from headrace.pipeline import parse
 from headrace.plan.nodes.quality import adaptable
@@ -374,7 +374,41 @@ def test_shards_take_over_another_size_only(
 def test_a_running_job_gets_another_budget(
     spark: SparkSession, feed: Callable[[str, str], Feed], tmp_path: Path
 ) -> None:
-    """Its shards and its manager; the Spark query goes on."""
+    """Its shards and its manager; the Spark query goes on. No budget needs another start."""
+    source = feed("a", "k bigint, v bigint, t bigint")
+    timed = COLUMNS.append(pa.field("t", pa.int64()))
+    streams = [StreamDef("a", timed, time_column="t", ticks_per_second=None)]
+    options = headrace.spark.SparkOptions(bounds={"a": DisorderPromise(0)}, timer=None, memory="1 GB")
+    from headrace.runtimes.spark.driver.source_names import named_sources, reader
+
+    with named_sources(spark):
+        rows = (
+            reader(spark, "a").schema(source.schema).option("maxFilesPerTrigger", 1).json(str(source.folder))
+        )
+        job = headrace.spark.job({"a": rows}, options, checkpoint=tmp_path / "checkpoint")
+        job.add("counted", asked({"q": QUERIES["counted"]}, streams)["q"], sink=lambda rows, batch: None)
+        source.put({"k": 1, "v": 2, "t": 3})
+        running = job.start()
+        running.processAllAvailable()
+        assert job.status().budget == 10**9
+        job.send(SetBudget("2 GB"))
+        source.put({"k": 1, "v": 2, "t": 9})
+        running.processAllAvailable()
+        assert running.isActive
+        assert job.running is running
+        assert job.status().budget == 2 * 10**9
+        job.send(SetBudget(None))
+        assert not running.isActive
+        source.put({"k": 1, "v": 2, "t": 12})
+        job.running.processAllAvailable()
+        assert job.status().budget is None
+        job.running.stop()
+
+
+def test_without_names_of_sources_a_budget_cannot_be_taken_away(
+    spark: SparkSession, feed: Callable[[str, str], Feed], tmp_path: Path
+) -> None:
+    """Spark could not continue the other sources: the command is refused, and the job runs on."""
     source = feed("a", "k bigint, v bigint, t bigint")
     timed = COLUMNS.append(pa.field("t", pa.int64()))
     streams = [StreamDef("a", timed, time_column="t", ticks_per_second=None)]
@@ -384,19 +418,13 @@ def test_a_running_job_gets_another_budget(
     source.put({"k": 1, "v": 2, "t": 3})
     running = job.start()
     running.processAllAvailable()
-    assert job.status().budget == 10**9
-    job.send(SetBudget("2 GB"))
+    with pytest.raises(SparkError, match="no longer reads the memory manager"):
+        job.send(SetBudget(None))
     source.put({"k": 1, "v": 2, "t": 9})
     running.processAllAvailable()
-    assert running.isActive
     assert job.running is running
-    assert job.status().budget == 2 * 10**9
-    job.send(SetBudget(None))  # another start
-    assert not running.isActive
-    source.put({"k": 1, "v": 2, "t": 12})
-    job.running.processAllAvailable()
-    assert job.status().budget is None
-    job.running.stop()
+    assert job.status().budget == 10**9
+    running.stop()
 
 
 HALF = 260_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from headrace.expressions import Column, Expression
+from headrace.expressions import Coalesce, Column, Expression
 from headrace.plan.nodes import core as nodes
 from headrace.plan.nodes.changelog import Changelog
 from headrace.plan.nodes.core import Plan
@@ -54,8 +54,14 @@ def _same(plan: nodes.Unary) -> list[Key]:
 
 
 def _project(plan: nodes.Project) -> list[Key]:
-    """The columns that are computed from the columns of a key alone."""
-    return [_columns(_made_of(plan, read(key))) for key in candidate_keys(plan.input)]
+    """The columns that are the key itself, else those that are computed from its columns alone."""
+    return [_columns(_same_as(plan, key) or _made_of(plan, read(key))) for key in candidate_keys(plan.input)]
+
+
+def _same_as(plan: nodes.Project, key: Key) -> list[str]:
+    """The columns of a projection that compute the expressions of a key, if each has one."""
+    names = {e: name for name, e in plan.columns if not isinstance(e, Column)}
+    return [names[each] for each in key] if all(each in names for each in key) else []
 
 
 def _made_of(plan: nodes.Project, allowed: frozenset[str]) -> list[str]:
@@ -105,9 +111,11 @@ def _meeting(plan: Plan, keys: Sequence[str]) -> list[Key]:
 
 
 def _outer_join(plan: OuterJoin) -> list[Key]:
-    """Columns of a side whose rows come without a partner are null in some rows, so they are no keys."""
+    """Columns of a side whose rows come without a partner are NULL in some rows, so they cannot be keys."""
     if plan.kind is JoinKind.FULL:
-        return []
+        pairs = zip(plan.left_keys, plan.right_keys, strict=True)
+        merged = tuple(Coalesce((Column(a), Column(b))) for a, b in pairs)
+        return [merged, *((each,) for each in merged)]
     names = set(plan.left.schema.names)
     return [key for key in join_keys(plan) if read(key) <= names]
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from headrace.expressions import Column, Expression, lit
+from headrace.expressions import Coalesce, Column, Expression, lit
 from headrace.expressions.substitution import is_movable, respects_equality, substitute
 from headrace.plan.analysis.candidate_keys import Key, candidate_keys, join_keys, read, renaming, row_window
 from headrace.plan.analysis.istream_state import never_cancels
@@ -331,6 +331,9 @@ def _outer_join(search: Search, plan: OuterJoin, key: Key | None) -> Iterator[Ke
         return search.refuse(reason, "put the stream on the side whose rows are kept", True)
     if plan.kind is JoinKind.FULL:
         if key is not None:
+            merged = tuple(_merged(plan, each) for each in key)
+            if plan.left_keys and all(merged):
+                return _join(search, plan, tuple(Column(each) for each in merged if each))
             names = ", ".join(map(str, key))
             return search.refuse(f"rows without a partner have nulls, and cannot be divided by {names}")
         if plan.left_keys:
@@ -339,6 +342,15 @@ def _outer_join(search: Search, plan: OuterJoin, key: Key | None) -> Iterator[Ke
         names = ", ".join(map(str, key))
         return search.refuse(f"rows without a partner have nulls in {names}, which cannot divide them")
     return _join(search, plan, key)
+
+
+def _merged(plan: OuterJoin, key: Expression) -> str | None:
+    """The left column of `coalesce(left, right)` over a pair of join columns, which every answer knows."""
+    if not isinstance(key, Coalesce) or len(key.operands) != 2:
+        return None
+    pairs = zip(plan.left_keys, plan.right_keys, strict=True)
+    found = (a for a, b in pairs if {*key.operands} == {Column(a), Column(b)})
+    return next(found, None)
 
 
 def _beside_table(search: Search, plan: nodes.Pairing, key: Key | None, table: int) -> Iterator[Keys]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from headrace.expressions import Expression, col, evaluator, lit
+from headrace.expressions import Expression, coalesce, col, evaluator, lit
 from headrace.plan.analysis.native import native_parts
 from headrace.plan.analysis.partitioning import partition
 from headrace.plan.analysis.stages import Cut, Stage, cuts, stages
@@ -72,6 +72,14 @@ def test_shards_together_give_the_answer(case: Case) -> None:
     assert not difference(apart(case.plan, case.sources), oracle.stream(case.plan, case.sources))
 
 
+def full_joined(left: Plan, right: Plan, keys: tuple[str, ...], null_safe: list[bool]) -> Plan:
+    """A FULL JOIN … USING: each key is that of the side that has a row."""
+    safe = tuple(i for i, each in enumerate(null_safe) if each)
+    both = OuterJoin(left, right, keys, tuple(f"r{k}" for k in keys), null_safe=safe, kind=JoinKind.FULL)
+    merged = [(k, coalesce(col(k), col(f"r{k}"))) for k in keys]
+    return Project(both, (*merged, *((n, col(n)) for n in both.schema.names if n not in keys)))
+
+
 @st.composite
 def divisible(draw: st.DrawFn) -> Case:
     """Groups and joins that keep their keys, so that most can be divided by something."""
@@ -83,8 +91,12 @@ def divisible(draw: st.DrawFn) -> Case:
         left = nodes.Aggregate(left, keys, (COUNT,))
     right = nodes.Project(left, tuple((f"r{name}", col(name)) for name in left.schema.names))
     if draw(st.booleans()):
-        pairs = [nodes.Equality(key, f"r{key}", draw(st.booleans())) for key in keys]
-        left = nodes.joined(left, right, pairs)
+        null_safe = [draw(st.booleans()) for _ in keys]
+        if draw(st.booleans()):
+            left = full_joined(left, right, keys, null_safe)
+        else:
+            pairs = [nodes.Equality(k, f"r{k}", safe) for k, safe in zip(keys, null_safe, strict=True)]
+            left = nodes.joined(left, right, pairs)
     below: Plan = nodes.Distinct(left) if draw(st.booleans()) else left
     top = nodes.IStream if draw(st.booleans()) else nodes.DStream
     plan = top(below)

@@ -37,7 +37,7 @@ from headrace.runtimes.spark.driver.stream_rows import (
     stream_rows,
 )
 from headrace.runtimes.spark.driver.task_streams import listed_by, task_stream_of
-from headrace.runtimes.spark.driver.timer import clock_of
+from headrace.runtimes.spark.driver.timer import clock_of, interval_of
 from headrace.runtimes.spark.driver.topology import (
     HomeOf,
     Level,
@@ -224,8 +224,10 @@ class Dataflow:
         change, and its status tells the time.
         """
         timer = self.options.clock
-        useless = not self.movable and self._by_own_rows and not isinstance(timer, DataFrame)
-        return None if useless else timer
+        if timer is None or isinstance(timer, DataFrame):
+            return timer
+        interval_of(timer)  # a mistake in it is an error, used or not
+        return None if self._by_own_rows and not self.movable else timer
 
     @property
     def _early(self) -> frozenset[str]:

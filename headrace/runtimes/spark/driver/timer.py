@@ -32,11 +32,7 @@ def clock_of(spark: SparkSession, timer: Duration | DataFrame) -> tuple[DataFram
     """A streaming DataFrame with a row for each tick, and the instant it carries, in microseconds."""
     if isinstance(timer, DataFrame):
         return timer, F.unix_micros(timer[_only_timestamp(timer)])
-    interval = in_ticks(timer, SECOND, "timer")
-    if interval < 1:
-        raise SparkError(
-            "HR-SP08", f"the timer interval {timer!r} is too short", hint='write timer="1 second", or longer'
-        )
+    interval = interval_of(timer)
     if interval == SECOND:
         rate = reader(spark, f"{OWN}timer").format("rate").option("numPartitions", 1)
         ticks = rate.option("rowsPerSecond", 1).load()
@@ -44,6 +40,16 @@ def clock_of(spark: SparkSession, timer: Duration | DataFrame) -> tuple[DataFram
     spark.dataSource.register(Timer)
     ticks = reader(spark, f"{OWN}timer").format(Timer.name()).option(MICROS, interval).load()
     return ticks, F.col("since")
+
+
+def interval_of(timer: Duration) -> int:
+    """The time between two ticks in microseconds; an error if it is not a duration, or too short."""
+    interval = in_ticks(timer, SECOND, "timer")
+    if interval < 1:
+        raise SparkError(
+            "HR-SP08", f"the timer interval {timer!r} is too short", hint='write timer="1 second", or longer'
+        )
+    return interval
 
 
 def _only_timestamp(timer: DataFrame) -> str:
