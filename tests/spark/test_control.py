@@ -555,7 +555,7 @@ def test_other_bounds_hold_from_the_next_micro_batch_on(spark: SparkSession, tmp
     with Live(tmp_path, spark) as live:
         live.put(rows_of(rng, 5))
         live.tell(SetBounds("s", {"disorder": 9}))
-        for now in (14, 23, 32):
+        for now in (14, 23, 17, 32):
             live.put(rows_of(rng, now))
         live.put(LAST)
         assert live.runner.pipeline.streams["s"].lateness.disorder == 9
