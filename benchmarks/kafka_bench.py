@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ from headrace.runtimes.embedded import Runner
 
 ROOT = Path(__file__).parents[1]
 PEERS = {"bytewax": "kafka_bytewax.py", "quix": "kafka_quix.py"}
+PACKAGES = {"bytewax": "bytewax", "quix": "quixstreams"}
 FLOOR = 10.0
 KEYS = 100
 APART = 500
@@ -131,10 +133,14 @@ def headrace(address: str, topic: str, out: str, rows: int) -> dict[str, Any]:
     return {"seconds": seconds, "cpu": cpu, "rows": rows}
 
 
+def python_of(name: str) -> Path:
+    """The Python of a peer's own virtual environment."""
+    return ROOT / ".venvs" / name / "bin" / "python"
+
+
 def peer(name: str, *given: object) -> dict[str, Any]:
     """A peer in its own virtual environment."""
-    python = ROOT / ".venvs" / name / "bin" / "python"
-    command = [python, ROOT / "benchmarks" / "peers" / PEERS[name], *given]
+    command = [python_of(name), ROOT / "benchmarks" / "peers" / PEERS[name], *given]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
@@ -144,7 +150,19 @@ def peer(name: str, *given: object) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+def versions(present: list[str]) -> dict[str, str]:
+    """Of the client here, and of the peers in their own environments."""
+    code = "from importlib.metadata import version; print(version({!r}))"
+    asked = [(sys.executable, "confluent-kafka"), *((python_of(name), PACKAGES[name]) for name in present)]
+    return {
+        package: subprocess.run(
+            [str(python), "-c", code.format(package)], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for python, package in asked
+    }
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka_bench")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--peer-rows", type=int, default=200_000)
@@ -156,14 +174,15 @@ def main() -> None:
             broker.begin()
         except CannotStart as error:
             print(f"There is no Kafka broker, so nothing is measured: {error}")
-            return
+            return 0
         try:
-            measure(broker.address, given.rows, given.peer_rows, given.turns)
+            return 0 if measure(broker.address, given.rows, given.peer_rows, given.turns) else 1
         finally:
             broker.kill()
 
 
-def measure(address: str, rows: int, peer_rows: int, turns: int) -> None:
+def measure(address: str, rows: int, peer_rows: int, turns: int) -> bool:
+    """Measure all in turns, and write the results; whether every bound holds."""
     topics = {count: fill(address, new_topic(address, f"in{count}"), count) for count in {rows, peer_rows}}
     present = [name for name in PEERS if (ROOT / ".venvs" / name / ".installed").exists()]
     for name in PEERS.keys() - set(present):
@@ -181,7 +200,7 @@ def measure(address: str, rows: int, peer_rows: int, turns: int) -> None:
             print(f"{name}: {speed:,.0f} messages/s, {cpu:.2f} CPU-µs each")
             if name not in best or speed > best[name]["rows"] / best[name]["seconds"]:
                 best[name] = found
-    write(OUT / "kafka.json", results(best))
+    return write(OUT / "kafka.json", results(best), versions(present))
 
 
 def results(best: dict[str, dict[str, Any]]) -> list[Result]:
@@ -201,4 +220,4 @@ def results(best: dict[str, dict[str, Any]]) -> list[Result]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

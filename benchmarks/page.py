@@ -30,6 +30,7 @@ ABOUT = {
     "spark": ("Headrace on Spark compared with Spark's own operators", "headrace bench spark"),
     "nexmark": ("NEXMark, embedded", "headrace bench nexmark"),
     "nexmark_spark": ("NEXMark on Spark", "headrace bench nexmark --runtime spark"),
+    "kafka": ("From topic to topic, compared with Bytewax and Quix Streams", "make bench-peers"),
     "peers": ("Compared with other systems", "make bench-peers"),
 }
 """The files in the order of the page: a title, and the command that writes it."""
@@ -95,6 +96,16 @@ How each system is used, and what it does not do (`benchmarks/peers/NAME_peer.py
   one is set. It has no paced run here: in its pip package, files are the only source that Python can feed
   in real time.
 """
+
+KAFKA = """JSON messages of 200 bytes in a topic with one partition, keyed by 100 keys, are counted in
+tumbling windows of 10 s, and the counts go to another topic. All use the same broker in one run, in turns,
+and their counts are compared with the input. CPU time is that of the client's process, without the broker.
+Bytewax and Quix Streams are used as their documentation describes (`benchmarks/peers/kafka_NAME.py`), without
+recovery or changelog topics; Headrace writes transactions and checkpoints. A peer reads fewer messages, and
+rates are per message.
+"""
+EXPLAINED = {"kafka": KAFKA}
+"""What is measured, for files whose names of results do not say it."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +280,7 @@ def page(files: dict[str, Measured], docs: Path) -> str:
             rest = [each for each in file.results if ".q" not in each["name"]]
             parts += [nexmark(files), *([plain(Measured(name, {}, {}, rest))] if rest else []), where(file)]
         else:
-            parts += [plain(file), where(file)]
+            parts += [*([EXPLAINED[name]] if name in EXPLAINED else []), plain(file), where(file)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -28,12 +28,15 @@ NEXMARK = [
 ]
 
 
+KAFKA = [{"name": "kafka.tumbling.vs_bytewax", "value": 9.5, "unit": "×", "floor": 10.0}]
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, Path]:
     out, docs = tmp_path / "out", tmp_path / "docs"
     out.mkdir()
     docs.mkdir()
-    for name, results in (("peers", PEERS), ("nexmark_spark", NEXMARK)):
+    for name, results in (("peers", PEERS), ("kafka", KAFKA), ("nexmark_spark", NEXMARK)):
         (out / f"{name}.json").write_text(json.dumps({**RUN, "results": results}))
     return out, docs
 
@@ -47,6 +50,8 @@ def test_the_page_has_the_numbers_and_their_bounds(written: tuple[Path, Path]) -
     assert "| `union.vs_bytewax` | 12.5 x | ≥ 10 | ok |" in text
     assert "| `spark.silent.triggers_late` | 0 triggers | ≤ 1 | ok |" in text
     assert text.index("| q2 |  | 4,321 | NO |") < text.index("| q10 |  | 1,234 | yes |")
+    assert "| `kafka.tumbling.vs_bytewax` | 9.5 × | ≥ 10 | BELOW FLOOR |" in text
+    assert text.index("## Compared with") < text.index("messages of 200 bytes") < text.index("| q2 |")
     assert "2 cores of A Processor, 24.0 GiB, Linux 6; python 3.11.7, headrace 0.1, bytewax 0.21.1." in text
     assert "`headrace bench engine`: not measured here." in text
     for picture in ("peers-rates.svg", "peers-latency.svg"):
