@@ -32,6 +32,8 @@ class Tuning:
     """Most rows in a block of a columnar file that a task of Spark reads; the bytes limit it too."""
     file_piece_bytes: int = 4 << 20
     """Bytes of a file from which several Spark tasks may share it."""
+    json_kernel_bytes: int = 1 << 16
+    """Blocks of JSON lines that are shorter are left to Arrow: loading the kernel would cost more."""
     live_block_bytes: int = 1 << 20
     """Bytes to read from a socket, a pipe or a spool before the engine processes them."""
     row_group_rows: int = 65_536

@@ -1,6 +1,7 @@
 """JSON lines: a block is parsed at once; only a block with bad rows is examined line by line.
 
-Both ways accept the same lines and read the same values from them (tests check this).
+Blocks of flat objects, written in the usual way, are read by a kernel, others by Arrow. All ways accept the
+same lines and read the same values from them (tests check this).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.types as pt
 
 from headrace.connectors.conform import CANNOT, any_null, fit, is_time, unfit_value
 from headrace.connectors.contract import Bad, Block, Code, empty, shown
+from headrace.connectors.flat_json import FlatObjects
 from headrace.connectors.lines import is_utf8, not_utf8, split
 from headrace.schema import DataType, Schema
 
@@ -35,13 +37,18 @@ class JsonLines:
         wire = pa.schema([pa.field(f.name, _wire(f.type)) for f in schema])
         self._parse = pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
         self._wire = wire
+        self._flat = FlatObjects(wire)
 
     def decode(self, lines: bytes) -> Block:
         """The rows of a block of lines, and the bad lines."""
         if not lines:
             return Block(empty(self.schema))
-        count = _regular(lines)
-        found = self._parsed(lines, self._parse) if count and is_utf8(lines) else None
+        valid = is_utf8(lines)
+        if valid and (flat := self._flat.rows(lines)) is not None:
+            block = fit(flat, self.schema)
+            return block if not block.bad else fit(flat, self.schema, _split(lines))
+        count = _regular(lines) if valid else 0
+        found = self._parsed(lines, self._parse) if count else None
         if found is None or found.num_rows != count:
             return self._line_by_line(_split(lines))
         if self._strict and (nulls := any_null(found)).any():

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace import tuning
 from headrace.connectors.contract import Block
 from headrace.connectors.csv_lines import CsvLines, cut
+from headrace.connectors.flat_json import FlatObjects
 from headrace.connectors.json_lines import JsonLines
 from headrace.connectors.lines import split
 from tests.connectors.spellings import TIMES
@@ -158,3 +160,101 @@ def test_json_at_once_is_json_line_by_line(missing: str, lines: list[bytes], end
     agree(decoder.decode(block), [decoder.decode(line + b"\n") for line in block.split(b"\n")])
     each = [decoder._line_by_line([line]) for line in split(block) if not line.isspace()]
     agree(decoder.decode(block), each)
+
+
+FLAT = pa.schema([f for f in SCHEMA if f.name != "m"] + [("count", pa.uint64())])
+WIRE = pa.schema([(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in FLAT])
+_numbers = st.integers(-9, 9) | st.sampled_from(
+    [
+        "-0",
+        "0.1",
+        "-0.0",
+        "1e5",
+        "1E-3",
+        "12.50",
+        "01",
+        "1.",
+        "1e",
+        "0.30000000000000004",
+        "1e400",
+        "127",
+        "128",
+    ]
+    + [str(2**n + d) for n in (53, 63, 64) for d in (-1, 0, 1)]
+    + [str(-(2**63)), "9223372036854775799", "1e22", "1e23", "-1e-22", "123456789012345678e-30"]
+)
+_texts = st.sampled_from(
+    ["", "é", "a\\nb", 'a\\"b', "long enough for eight", "twelve bytes", "\x7f", "{}", "null"]
+)
+_sevenths = st.fixed_dictionaries(
+    {
+        "i": st.just("1") | _numbers.map(str),
+        "small": st.just("7") | _numbers.map(str),
+        "x": st.just("2.5") | _numbers.map(str) | st.floats(allow_nan=False, allow_infinity=False).map(repr),
+        "b": st.sampled_from(["true", "false", "true", "null", "tru", "1"]),
+        "s": _texts.map(lambda text: f'"{text}"'),
+        "d": st.just('"2026-01-02"') | TIMES.map(json.dumps),
+        "at": st.just('"2026-01-02T03:04:05Z"') | TIMES.map(json.dumps),
+        "wall": st.just('"2026-01-02"'),
+        "count": st.just("3") | _numbers.map(str),
+    },
+    optional={"other": st.sampled_from(["1e999", "null", '"x"', "[1]", "-7", "false", "1x", "-"])},
+)
+_usual = {"i": "-5", "small": "7", "x": "2.5", "b": "false", "s": '"é"', "d": '"2026-01-02"'} | {
+    "at": '"2026-01-02T03:04:05Z"',
+    "wall": '"2026-01-02"',
+    "count": "3",
+    "other": '"not read"',
+}
+
+
+def written(values: dict[str, str], order: Any, space: str, more: str) -> bytes:
+    """An object with its columns in some order, and blanks between all parts."""
+    pairs = [f'"{name}"{space}:{space}{values[name]}' for name in order(list(values))]
+    return f"{{{space}{f'{space},{space}'.join(pairs)}{more}{space}}}".encode()
+
+
+_written = st.builds(
+    written,
+    st.just(_usual) | _sevenths.map(lambda some: _usual | some),
+    st.sampled_from([list, sorted, lambda names: names[::-1], lambda names: names[1:], lambda names: []]),
+    st.sampled_from(["", " ", "\t "]),
+    st.sampled_from(["", "", "", ",", ', "i": 1', ', "o": 1', "}"]),
+)
+
+
+@pytest.mark.parametrize("missing", ["null", "error"])
+@given(st.lists(_written, min_size=1, max_size=4), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+@example([written(_usual, sorted, " ", "")] * 2, b"\r\n", True)
+@example([written(_usual | {"other": "1e999"}, sorted, "", "")], b"\n", False)
+def test_json_by_the_kernel_is_json_by_arrow(
+    missing: str, lines: list[bytes], ending: bytes, torn: bool
+) -> None:
+    block = ending.join(lines) + (b"" if torn else ending)
+    with tuning.using(json_kernel_bytes=0):
+        found = JsonLines(FLAT, missing=missing).decode(block)
+    with tuning.using(json_kernel_bytes=1 << 40):
+        expected = JsonLines(FLAT, missing=missing).decode(block)
+    assert found.data.schema == expected.data.schema
+    agree(found, [expected])
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_usual_objects_are_read_by_the_kernel(space: str) -> None:
+    text = b"\n".join([written(_usual, sorted, space, ""), written(_usual, list, space, "")])
+    with tuning.using(json_kernel_bytes=0):
+        found = FlatObjects(WIRE).rows(text)
+        nested = FlatObjects(WIRE).rows(text.replace(b'"not read"', b"[1]"))
+    assert nested is None
+    assert found is not None
+    assert (
+        found.to_pylist()
+        == [{name: json.loads(value) for name, value in _usual.items() if name != "other"}] * 2
+    )
+
+
+def test_lines_that_cannot_be_rows_are_left_to_arrow() -> None:
+    with tuning.using(json_kernel_bytes=0):
+        assert FlatObjects(WIRE).rows(b"\n" * 1000) is None
+        assert FlatObjects(pa.schema([])).rows(b"{}") is None
+        assert JsonLines(pa.schema([])).decode(b"{}\n{}\n").bad == ()
