@@ -424,13 +424,16 @@ def control_strategy(
     strategy: Annotated[
         str, typer.Argument(help="auto, dfs, bfs, rr, chain or edf, or with a batch size: dfs(100).")
     ],
+    query: Annotated[
+        str | None, typer.Option("--query", metavar="NAME", help="Only for the operators of this query.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Set the order in which operators run."""
+    """Set the order in which operators run: all, or those of a query."""
     from headrace.cli.control import send
     from headrace.control import SetStrategy
 
-    print(send(context.obj, SetStrategy(strategy), as_json))
+    print(send(context.obj, SetStrategy(strategy, query), as_json))
 
 
 @control_app.command("level")

@@ -107,6 +107,13 @@ def _budget(engine: Engine, command: SetBudget, after: Pipeline, spill_to: Spill
     engine.memory.set_budget(memory.budget, policy=memory.policy)
 
 
+def _strategy(engine: Engine, command: SetStrategy, after: Pipeline, spill_to: SpillTo | None) -> None:
+    if command.query is None:
+        engine.scheduling.use(command.strategy)
+    else:
+        engine.scheduling.use_for(command.query, command.strategy)
+
+
 def _bounds(engine: Engine, command: SetBounds, after: Pipeline, spill_to: SpillTo | None) -> None:
     if command.stream in engine.streams:
         declare_streams(engine, after)
@@ -133,7 +140,7 @@ _APPLY: Final[dict[type[Command], Callable[[Engine, Any, Pipeline, SpillTo | Non
     RemoveQuery: _remove,
     Resize: _resize,
     SetBudget: _budget,
-    SetStrategy: lambda engine, command, after, spill_to: engine.scheduling.use(command.strategy),
+    SetStrategy: _strategy,
     SetLevel: lambda engine, command, after, spill_to: engine.scheduling.set_level(command.level),
     SetBounds: _bounds,
     Punctuate: _punctuate,

@@ -121,6 +121,12 @@ def _reload(command: Reload, pipeline: Pipeline) -> None:
         instant_of(pipeline, command.since, command.table)
 
 
+def _strategy(command: SetStrategy, pipeline: Pipeline) -> None:
+    strategy(command.strategy)
+    if command.query is not None:
+        query_named(pipeline, command.query)
+
+
 def _nothing(command: SetBudget | Stop, pipeline: Pipeline) -> None:
     """`changed` checks it, or there is nothing to check."""
 
@@ -130,7 +136,7 @@ _CHECKS: Final[dict[type[Command], Callable[[Any, Pipeline], object]]] = {
     RemoveQuery: lambda command, pipeline: query_named(pipeline, command.name),
     Resize: _resize,
     SetBudget: _nothing,
-    SetStrategy: lambda command, pipeline: strategy(command.strategy),
+    SetStrategy: _strategy,
     SetLevel: lambda command, pipeline: check_level(command.level),
     SetBounds: _bounds,
     Punctuate: _punctuate,

@@ -62,9 +62,10 @@ class SetBudget:
 
 @dataclass(frozen=True)
 class SetStrategy:
-    """Run operators in another order."""
+    """Run operators in another order: all, or those of a query, which keep it when all others change."""
 
     strategy: str
+    query: str | None = None
 
 
 @dataclass(frozen=True)

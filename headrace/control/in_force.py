@@ -26,7 +26,14 @@ from headrace.control.commands import (
 )
 from headrace.control.log import Entry
 from headrace.errors import ControlError, HeadraceError
-from headrace.pipeline.changing import with_bounds, with_budget, with_execution, with_query, without_query
+from headrace.pipeline.changing import (
+    with_bounds,
+    with_budget,
+    with_execution,
+    with_query,
+    with_strategy_of,
+    without_query,
+)
 from headrace.pipeline.pipeline import Pipeline
 
 Change = Callable[[Pipeline, Any, int], Pipeline]
@@ -48,11 +55,18 @@ def query_table(command: AddQuery) -> Mapping[str, Any]:
     return {key: value for key, value in to_json(command).items() if key != "kind"}
 
 
+def _strategy(pipeline: Pipeline, command: SetStrategy, number: int) -> Pipeline:
+    """Another strategy: of a query, or of all operators whose query has none."""
+    if command.query is None:
+        return with_execution(pipeline, strategy=command.strategy)
+    return with_strategy_of(pipeline, command.query, command.strategy)
+
+
 CHANGES: Final[dict[type[Command], Change]] = {
     AddQuery: _add,
     RemoveQuery: lambda pipeline, command, number: without_query(pipeline, command.name),
     SetBudget: lambda pipeline, command, number: with_budget(pipeline, command.budget, command.policy),
-    SetStrategy: lambda pipeline, command, number: with_execution(pipeline, strategy=command.strategy),
+    SetStrategy: _strategy,
     SetLevel: lambda pipeline, command, number: with_execution(pipeline, level=command.level),
     SetBounds: lambda pipeline, command, number: with_bounds(pipeline, command.stream, command.bounds),
 }
@@ -117,11 +131,18 @@ def _stream_in_file(file: Pipeline, command: SetBounds) -> Any:
     return {key: table.get(key) for key in ("bounds", "guard")}
 
 
+def _strategy_in_file(file: Pipeline, command: SetStrategy) -> Any:
+    """The strategy of the pipeline in the file, or of a query in it."""
+    if command.query is None:
+        return file.spec.pipeline.strategy
+    return {each.name: each.spec.strategy or "" for each in file.queries}.get(command.query)
+
+
 _SAYS: Final[dict[type[Command], Callable[[Pipeline, Any], Any]]] = {
     RemoveQuery: _query_in_file,
     SetBounds: _stream_in_file,
     SetBudget: lambda file, command: file.spec.memory.model_dump(mode="json"),
-    SetStrategy: lambda file, command: file.spec.pipeline.strategy,
+    SetStrategy: _strategy_in_file,
     SetLevel: lambda file, command: file.spec.pipeline.level,
 }
 

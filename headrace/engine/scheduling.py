@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from headrace.engine.loop import Loop
@@ -90,6 +90,15 @@ class Scheduling:
         chosen = None if nodes is None else [node_named(self._graph, node) for node in nodes]
         self.table.choose(named_strategy(strategy), chosen)
         self._loop.rank()
+
+    def use_for(self, query: str, strategy: str) -> None:
+        """Use another strategy for the operators of a query, if it runs here, from the next step on."""
+        named_strategy(strategy)
+        before = self._graph.services.get(query)
+        if before is not None:
+            self._graph.services[query] = replace(before, strategy=strategy)
+            self._ask()
+            self._loop.rank()
 
     def set_break(self, node: Node | str) -> None:
         """Cut the graph at the output of a node."""

@@ -86,6 +86,20 @@ def with_execution(pipeline: Pipeline, **changed: str) -> Pipeline:
     return _with_spec(pipeline, {"pipeline": table})
 
 
+def with_strategy_of(pipeline: Pipeline, query: str, strategy: str) -> Pipeline:
+    """The pipeline with another strategy of a query, if it has the query; the caller has checked it."""
+    return _with_queries(
+        pipeline,
+        tuple(_running(each, strategy) if each.name == query else each for each in pipeline.queries),
+    )
+
+
+def _running(each: PipelineQuery, strategy: str) -> PipelineQuery:
+    """The query under another strategy."""
+    asked = replace(each.query, service=replace(each.query.service, strategy=strategy))
+    return replace(each, spec=each.spec.model_copy(update={"strategy": strategy}), query=asked)
+
+
 def _with_spec(pipeline: Pipeline, tables: Mapping[str, Any]) -> Pipeline:
     """The pipeline with other tables of its file."""
     return replace(pipeline, spec=pipeline.spec.model_copy(update=tables))

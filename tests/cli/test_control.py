@@ -83,6 +83,7 @@ def test_a_query_can_come_from_a_file_or_from_standard_input(file: Path) -> None
         (("budget", "64 MB", "--policy", "spill"), SetBudget("64 MB", "spill")),
         (("budget", "none"), SetBudget(None)),
         (("strategy", "bfs"), SetStrategy("bfs")),
+        (("strategy", "chain", "--query", "hot"), SetStrategy("chain", "hot")),
         (("level", "memory"), SetLevel("memory")),
         (("bounds", "bids", "--latency", "1 min", "--disorder", "none"), None),
         (

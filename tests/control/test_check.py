@@ -50,6 +50,7 @@ BAD: dict[str, tuple[Command, str, str]] = {
     "no budget": (SetBudget("a lot"), "HR-M002", "a lot"),
     "no policy": (SetBudget("1 GB", "pray"), "HR-F004", "'fail' or 'spill'"),
     "no strategy": (SetStrategy("dsf"), "HR-S001", "unknown strategy"),
+    "no query to run": (SetStrategy("bfs", "hott"), "HR-L006", "no query 'hott'"),
     "no level": (SetLevel("high"), "HR-S003", "unknown level 'high'"),
     "no stream": (SetBounds("bid", {"latency": 1}), "HR-L008", "no stream 'bid'"),
     "not read": (SetBounds("asks", {"latency": 1}), "HR-L008", "no query reads"),

@@ -87,6 +87,7 @@ def test_settings_hold_until_the_file_says_something_new(tmp_path: Path) -> None
     commands = (
         SetBudget("64 MB", "spill"),
         SetStrategy("bfs"),
+        SetStrategy("edf", "wide"),
         SetLevel("query"),
         SetBounds("bids", {"disorder": "1 s", "latency": "1 min"}),
         SetBounds("bids", {"guard": "1 h", "latency": None}),
@@ -94,6 +95,7 @@ def test_settings_hold_until_the_file_says_something_new(tmp_path: Path) -> None
     found = after(tmp_path, *commands)
     assert (found.spec.memory.budget, found.spec.memory.policy) == ("64 MB", "spill")
     assert (found.execution.strategy, found.execution.level) == ("bfs", "query")
+    assert [query.query.service.strategy for query in found.queries] == [None, "edf"]
     assert (found.streams["bids"].lateness.disorder, found.streams["bids"].lateness.latency) == (10**6, None)
     assert found.streams["bids"].rules.guard == 3600 * 10**6
     ways = 'strategy = "rr"\nlevel = "memory"\n'
@@ -101,6 +103,7 @@ def test_settings_hold_until_the_file_says_something_new(tmp_path: Path) -> None
     newer += '[memory]\nbudget = "1 GB"\n'
     found = in_force(written(tmp_path, newer), log_of(found).read())
     assert (found.spec.memory.budget, found.execution) == ("1 GB", Execution("rr", "memory"))
+    assert found.queries[1].query.service.strategy == "edf", "about which the file says nothing new"
     assert found.streams["bids"].lateness.disorder == 7 * 10**6
 
 

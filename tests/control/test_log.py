@@ -40,6 +40,7 @@ EXAMPLES: list[Command] = [
     SetBudget("64 MB", "spill"),
     SetBudget(None),
     SetStrategy("bfs"),
+    SetStrategy("chain", "hot"),
     SetLevel("memory"),
     SetBounds("bids", {"latency": "1 min", "guard": None}),
     Punctuate("bids", {"auction": {"is": 7}, "note": {"in": ["a", None]}}, until=12),

@@ -84,6 +84,13 @@ def test_a_query_brings_its_strategy_and_its_break_nodes() -> None:
     assert rows(engine)[3][-1] == "DFS(5)-Source-Sink"
     engine.scheduling.use("rr")
     assert [line[-1] for line in rows(engine)[1:]] == ["BFS-Source-Sink", "RR-Source-Sink", "BFS-Source-Sink"]
+    engine.scheduling.use_for("own", "chain")
+    engine.scheduling.use_for("of another host", "rr")
+    assert [line[-1] for line in rows(engine)[1:]] == [
+        "Chain-Source-Sink",
+        "RR-Source-Sink",
+        "Chain-Source-Sink",
+    ]
     engine.remove("own")
     engine.scheduling.use("dfs")
     assert rows(engine)[1:] == [

@@ -247,6 +247,22 @@ def test_a_query_of_a_command_shares_nothing_with_queries_of_a_start_of_the_same
         assert found.get(name, Counter()) == answers.get(name, Counter()), name
 
 
+def test_the_strategy_of_one_query_changes_while_its_shards_run(tmp_path: Path) -> None:
+    """It changes no answer; one that does not exist, or of a query that is not here, changes nothing."""
+    rng = random.Random(3)
+    batches: list[MicroBatch] = [(now, rows_of(rng, now)) for now in (3, 6, 9, 39)]
+    pipeline, log = parse(FILE, root=tmp_path), Log(tmp_path / "log")
+    commands = (SetStrategy("bfs", "pairs"), SetStrategy("unknown", "counted"), SetStrategy("rr", "gone"))
+    entries = {at: [log.append(command)] for at, command in enumerate(commands, start=1)}
+    texts = {at: [(log.path / f"{at:08d}.json").read_text()] for at in entries}
+    cluster = Cluster(random.Random(1), mishaps=0)
+    found = on_spark(pipeline, batches, texts, 1, cluster)
+    answers = in_one_engine(pipeline, batches, {1: entries[1]}, ends=True)
+    assert answers["pairs"]
+    for name in {**found, **answers}:
+        assert found.get(name, Counter()) == answers.get(name, Counter()), name
+
+
 def test_a_worker_that_missed_other_bounds_does_not_catch_up_under_the_old_ones(tmp_path: Path) -> None:
     """Each micro-batch runs on another worker: its engine is of before the command, with the old bounds."""
     rng = random.Random(11)

@@ -89,10 +89,11 @@ def test_how_shards_run_changes_no_answer(data: st.DataObject) -> None:
 def test_a_strategy_of_the_control_log_is_that_of_the_next_start(tmp_path: Path) -> None:
     """Shards follow such commands while they run; a job that starts after them used to forget them."""
     file = written(tmp_path, TEXT.replace('"embedded"', '"spark"'))
-    for command in (SetStrategy("bfs"), SetLevel("query")):
+    for command in (SetStrategy("bfs"), SetStrategy("chain", "hot"), SetLevel("query")):
         submit(file, command)
     started = ControlLog(file, print).start()
     assert started.execution == Execution("bfs", "query")
+    assert started.queries[0].query.service.strategy == "chain"
     options = SparkOptions(inputs=started.inputs(), **asdict(started.execution))
     host = HostSpec("h", {}, (), started.inputs(), (0,), execution=options.execution)
     engine = host.build()

@@ -186,6 +186,7 @@ def test_settings_are_in_force_again_after_a_restart(tmp_path: Path) -> None:
         SetLevel("query"),
         SetBudget("1 GB", "spill"),
         SetStrategy("bfs"),
+        SetStrategy("chain", "hot"),
         SetBounds("bids", {"disorder": "900 ms"}),
     ]
     run(file, {1: commands}, most=6)
@@ -194,6 +195,7 @@ def test_settings_are_in_force_again_after_a_restart(tmp_path: Path) -> None:
     assert runner.engine.memory.budget == 10**9
     assert isinstance(runner.engine.memory.store, DirectorySpillStore)
     assert runner.pipeline.spec.pipeline.strategy == "bfs"
+    assert runner.engine.graph.services["hot"].strategy == "chain"
     assert runner.pipeline.streams["bids"].lateness.disorder == 900_000
     assert 0 < len(lines(tmp_path / "late.jsonl")) < 50
 

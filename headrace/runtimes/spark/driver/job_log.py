@@ -168,8 +168,13 @@ def _bounds(options: SparkOptions, command: SetBounds) -> SparkOptions:
     return replace(options, bounds={**before, command.stream: after})
 
 
+def _strategy(options: SparkOptions, command: SetStrategy) -> SparkOptions:
+    """The options with another strategy; that of a query is the program's to say again."""
+    return options if command.query is not None else replace(options, strategy=command.strategy)
+
+
 _OPTIONS: Final[dict[type[Command], Callable[[SparkOptions, Any], SparkOptions]]] = {
-    SetStrategy: lambda options, command: replace(options, strategy=command.strategy),
+    SetStrategy: _strategy,
     SetLevel: lambda options, command: replace(options, level=command.level),
     SetBudget: lambda options, command: replace(options, memory=command.budget, policy=command.policy),
     SetBounds: _bounds,
