@@ -102,6 +102,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-F023": "An output is also an input.",
         "HR-F024": "The output format does not exist.",
         "HR-F025": "A table is to be reloaded, and the pipeline has no checkpoint.",
+        "HR-F026": "A stream cannot be another order of the rows of a stream, or not with this key.",
         "HR-F030": "The page or the metrics need a package that is not installed.",
         "HR-F031": "The page or the metrics cannot be served at this address.",
         "HR-F032": "The file for the records of a run cannot be written.",

@@ -101,6 +101,7 @@ def stream_line(stream: PipelineStream) -> str:
     source = stream.spec.source
     topics = ", ".join(getattr(source, "topics", ()))
     where = getattr(source, "path", None) or (f"{source.type} {topics}" if topics else source.type)
+    where = where if stream.of is None else f"the rows of {stream.of}"
     return f"{where}, {stream.definition.time.value} time{column}, {', '.join(known)}"
 
 

@@ -20,7 +20,7 @@ def hazards(pipeline: Pipeline) -> Iterator[str]:
     """A warning for each thing that will go wrong when the pipeline runs."""
     for name, stream in pipeline.read.items():
         source = stream.spec.source
-        if isinstance(source, FilesFrom):
+        if isinstance(source, FilesFrom) and stream.of is None:
             yield from _of_files(pipeline, name, source)
         if stream.lateness.latency and pipeline.spec.pipeline.clock == "event" and may_pause(stream):
             yield (

@@ -26,6 +26,7 @@ from headrace.pipeline.bounds import lateness_of, maybe, skew_of
 from headrace.pipeline.functions import Functions
 from headrace.pipeline.locate import line_of, value_begins
 from headrace.pipeline.lookups import rows_of
+from headrace.pipeline.orders import with_orders
 from headrace.pipeline.pipeline import Pipeline, PipelineQuery, PipelineStream
 from headrace.pipeline.places import first_clash
 from headrace.pipeline.refusals import refusals
@@ -191,6 +192,10 @@ class Reader:
         for name in spec.spark.sources.keys() - spec.streams.keys() - pasts:
             message, hint = f"the stream {name!r} does not exist", f"streams: {', '.join(spec.streams)}"
             raise self._fail("HR-F016", message, ("spark", "sources", name), hint)
+        for name in spec.spark.sources:
+            if name in spec.streams and (of := spec.streams[name].of) is not None:
+                message, hint = f"{name!r} has the rows of {of!r}", f"give options for {of!r}"
+                raise self._fail("HR-F026", message, ("spark", "sources", name), hint)
 
     # --- the text
 
@@ -200,7 +205,7 @@ class Reader:
             tables = tomllib.loads(self.text) if self.tables is None else self.tables
         except tomllib.TOMLDecodeError as error:
             raise self._not_toml(str(error)) from None
-        spec = self.valid(FileSpec, tables)
+        spec = self.valid(FileSpec, with_orders(tables, self._fail))
         return spec if spec.pipeline.runtime is not None else self._with_runtime(spec)
 
     def _not_toml(self, said: str) -> PipelineError:

@@ -39,6 +39,11 @@ class PipelineStream:
         return self.definition.name
 
     @property
+    def of(self) -> str | None:
+        """The stream whose rows it has, in another order; None: it is read itself."""
+        return self.spec.of
+
+    @property
     def schema(self) -> Schema:
         """The columns of its rows."""
         return self.definition.schema
@@ -111,9 +116,12 @@ class Pipeline:
 
     @property
     def read(self) -> dict[str, PipelineStream]:
-        """The streams that a query reads, that promise something about one, or that are read in any case."""
+        """The streams that a query reads or that have its rows, that promise something about one, or that are
+        read in any case.
+        """
         wanted = self.also_read.union(*(query.streams for query in self.queries))
         wanted |= self.row_promises.speakers(wanted)
+        wanted |= {each.of for name, each in self.streams.items() if name in wanted and each.of is not None}
         return {name: stream for name, stream in self.streams.items() if name in wanted}
 
     @property

@@ -774,6 +774,8 @@ class HeartbeatsOf(Table):
 class StreamSpec(Table):
     """`[streams.NAME]`."""
 
+    of: str | None = None
+    """Another stream: this one has its rows, read once, by a time of their own and with its own bounds."""
     source: Source
     """Where rows come from: a table of one of the types below, a path, or `"stdin"`."""
     columns: str | dict[str, str] = Field(alias="schema")

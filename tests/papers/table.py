@@ -54,6 +54,9 @@ OPTIONS += "::test_how_a_pipeline_runs_changes_no_answer_and_may_change_at_a_res
 FIGURES = "spark/test_figures.py::test_the_claim_holds_with_micro_batches_of_half_a_second"
 BUDGET = "spark/test_budget.py::test_windows_have_one_size_in_all_shards_and_answers_are_exact"
 
+ORDERS = "runtimes/embedded/test_orders.py"
+ORDERS += "::test_a_query_over_two_orders_of_one_stream_is_what_the_oracle_says"
+
 # fmt: off
 ROWS = (
     Row(1, TIMESTAMPS, "§2, Figure 1", "Union: a merge by timestamp",
@@ -160,11 +163,12 @@ ROWS = (
         ("engine/test_kinds.py::test_latent_rows_are_stamped_where_a_time_is_first_needed",
          f"{PARITY}[internal]")),
     Row(27, DISORDER, "§1", "Several explicit orders on one stream",
-        ("plan/nodes/core.py:Source",),
-        ("engine/test_two_orders.py::test_one_query_may_use_two_orders_of_the_same_rows",),
-        embedded="partly", spark="partly",
-        note="A stream has one time. Rows with two times are declared as two streams, each with another time "
-        "column and its own bounds; the source is read twice."),
+        ("pipeline/orders.py:with_orders", "runtimes/embedded/orders.py:Orders"),
+        (ORDERS, "runtimes/embedded/test_orders.py::test_the_source_is_read_once",
+         "spark/test_sources.py::test_other_orders_of_a_stream_are_refused"),
+        spark="partly",
+        note="`of` in pipeline files. On Spark rows with two times are declared as two streams, each with "
+        "another time column and its own bounds, and the source is read twice."),
     Row(28, DISORDER, "§1", "Sorting into order on arrival",
         ("operators/order.py:OrderOperator", "state/sorter.py:Sorter", "runtimes/spark/driver/unpack.py"),
         ("engine/test_disorder.py::test_within_their_bounds_disordered_streams_give_the_oracles_answer",
@@ -247,19 +251,21 @@ ROWS = (
         note="Selections, projections, merges, windows and sessions. Joins, DISTINCT, top-n and "
         "aggregates over windows that change at every row sort first."),
     Row(43, DISORDER, "§5", "Operators of one query that rely on different orders (future work)",
-        ("plan/nodes/core.py:Source",),
-        ("engine/test_two_orders.py::test_one_query_may_use_two_orders_of_the_same_rows",),
-        embedded="partly", spark="partly",
-        note="As row 27: one query may join windows over both orders. A stream is not re-timed inside a "
-        "query."),
+        ("pipeline/orders.py:with_orders", "runtimes/embedded/orders.py:Orders"),
+        (ORDERS, "engine/test_two_orders.py::test_one_query_may_use_two_orders_of_the_same_rows"),
+        spark="partly",
+        note="As row 27: one query may join windows over both orders. Results are not put into another order "
+        "inside a query."),
     Row(44, DISORDER, "§1", "Priorities of rows against order",
-        (),
-        ("engine/test_two_orders.py::"
-         "test_urgent_rows_in_a_stream_of_their_own_do_not_wait_for_the_others",),
-        embedded="no", spark="no",
-        note="The paper names it as a problem. Within one stream it cannot be exact: a row that overtakes "
-        "others would make a later watermark wrong. Send urgent rows as a stream of their own: a query over "
-        "it does not wait for the others, and is exact."),
+        ("pipeline/orders.py:with_orders", "runtimes/embedded/orders.py:Orders"),
+        ("runtimes/embedded/test_orders.py::test_urgent_rows_overtake_others_of_their_stream",
+         "engine/test_two_orders.py::"
+         "test_urgent_rows_in_a_stream_of_their_own_do_not_wait_for_the_others"),
+        spark="partly",
+        note="The paper names it as a problem. Within one order it cannot be exact: a row that overtakes "
+        "others would make a later watermark wrong. So urgent rows overtake in another order: that of "
+        "arrival (`of`, `time = \"latent\"`) waits for nothing, and queries over the explicit order stay "
+        "exact. On Spark that order is a second stream, whose source is read twice."),
     Row(45, MEMORY, "§2", "Discrete time; validity intervals ordered by their start",
         ("flow/batch.py:Batch",), ("oracle/test_snapshots.py", EQUALITY, SHARDS)),
     Row(46, MEMORY, "§2.1", "A window takes a new size from an instant on",
@@ -611,11 +617,10 @@ ROWS = (
          "graph/service.py:Service"),
         ("scheduling/test_table.py::test_parts_of_one_graph_may_run_under_different_strategies",
          "scheduling/test_table.py::test_a_query_brings_its_strategy_and_its_break_nodes",
-         "spark/test_execution.py::test_a_strategy_of_the_control_log_is_that_of_the_next_start", EXECUTION),
-        spark="partly",
-        note="A query may have a strategy of its own, in files and on Spark; there it changes with a "
-        "restart, and that of all other operators also while running. Single operators can be named in the "
-        "Python engine only."),
+         "spark/test_execution.py::test_a_strategy_of_the_control_log_is_that_of_the_next_start", EXECUTION,
+         CONTROLLED),
+        note="The part is a query, whose strategy a command changes on both runtimes; the Python engine also "
+        "takes single operators."),
     Row(119, GRAPHS, "§3, Table 2", "Break nodes",
         ("engine/scheduling.py:Scheduling.set_break", "graph/service.py:Service"),
         ("scheduling/test_table.py::test_table_2_a_break_node_is_a_sink_before_and_a_source_after",

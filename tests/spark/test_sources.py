@@ -22,14 +22,16 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace.engine.inputs import STRICT, Inputs
-from headrace.errors import HeadraceError, HeadraceWarning
+from headrace.errors import HeadraceError, HeadraceWarning, PipelineError
 from headrace.expressions import col
 from headrace.graph.admission import Rules
+from headrace.pipeline import parse
 from headrace.plan.nodes.core import AggregateCall, Plan, RStream, Select, SlidingAggregate, Source
 from headrace.plan.nodes.session import SessionAggregate
 from headrace.plan.nodes.trees import sources_of
 from headrace.plan.nodes.windows import Sliding
 from headrace.runtimes.spark.driver.bounds import inputs_of
+from headrace.runtimes.spark.driver.sources import check_stream
 from headrace.runtimes.spark.driver.topology import hosts
 from headrace.runtimes.spark.worker.answers import RESULT, Outlet
 from headrace.runtimes.spark.worker.source_column import SourceColumn
@@ -398,3 +400,28 @@ def test_streams_with_and_without_sources_have_their_own_bounds() -> None:
     assert found.heartbeats is not None
     assert set(found.heartbeats.streams) == {"u", "w"}
     assert set(found.rules) == {"s", "u", "w"}
+
+
+ORDERS = """
+[pipeline]
+name = "orders"
+[streams.made]
+source = "rows.jsonl"
+schema = "made BIGINT, sent BIGINT"
+time = "made"
+[streams.sent]
+of = "made"
+time = "sent"
+[[queries]]
+name = "q"
+sql = "SELECT made FROM sent"
+sink = "q.jsonl"
+"""
+
+
+def test_other_orders_of_a_stream_are_refused(tmp_path: Path) -> None:
+    """They would be read as two sources, whose rows can be in different micro-batches."""
+    pipeline = parse(ORDERS, root=tmp_path)
+    check_stream(pipeline, pipeline.streams["made"])
+    with pytest.raises(PipelineError, match=r"HR-F017.*other orders"):
+        check_stream(pipeline, pipeline.streams["sent"])

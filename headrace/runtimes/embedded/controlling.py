@@ -144,7 +144,7 @@ def change(
         outputs.remove(command.name)
     if feed is not None:
         for name, stream in after.read.items():
-            if name not in feed.names:
+            if name not in feed.names and stream.of is None:
                 factory.add_to(feed, stream)
     return after
 

@@ -98,10 +98,10 @@ def check_streams(
 ) -> None:
     """Raise an error if a stream that the checkpoint has a position in has another source or time now."""
     now = essence(pipeline)["streams"]
-    for name in pipeline.read:
-        if name not in before or name not in positions:
+    for name, stream in pipeline.read.items():
+        if name not in before or (stream.of or name) not in positions:
             continue
-        for key in ("source", "time", "arrival"):
+        for key in ("of", "source", "time", "arrival"):
             old, new = (_lasting(tables[name].get(key)) for tables in (before, now))
             changed = difference(old, new, f"streams.{name}.{key}")
             if changed:

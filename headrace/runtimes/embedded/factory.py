@@ -93,7 +93,7 @@ class PipelineFactory:
 
     def feed(self) -> Feed:
         """The sources, combined by the clock."""
-        inflows = [self.inflow(stream) for stream in self.pipeline.read.values()]
+        inflows = [self.inflow(stream) for stream in self.pipeline.read.values() if stream.of is None]
         return FEEDS[self.kind](self, inflows)
 
     def add_to(self, feed: Feed, stream: PipelineStream) -> None:

@@ -136,7 +136,10 @@ def _stream(source: SourceMetrics, now: int, bounds: Declared, described: str) -
 
 def source_names(pipeline: Pipeline) -> Mapping[str, str]:
     """What each stream reads, in a few words."""
-    return {name: _described(stream.spec.source) for name, stream in pipeline.streams.items()}
+    return {
+        name: _described(stream.spec.source) if stream.of is None else f"the rows of {stream.of}"
+        for name, stream in pipeline.streams.items()
+    }
 
 
 def _described(source: Any) -> str:

@@ -34,6 +34,7 @@ from headrace.runtimes.embedded.evolving import (
 )
 from headrace.runtimes.embedded.factory import PipelineFactory, spill_store_of
 from headrace.runtimes.embedded.feeds import Feed, Step, SystemFeed
+from headrace.runtimes.embedded.orders import Orders
 from headrace.runtimes.embedded.outputs import Observer, Outputs
 from headrace.runtimes.embedded.progress import measure
 from headrace.runtimes.embedded.record import Recorded, Recorder
@@ -117,6 +118,7 @@ class Runner:
         self._recorder = self._recording()
         self._messages: list[str] = list(pipeline.warnings)
         self._begun = seconds()
+        self._orders = Orders()
         self._rows = 0
         self._committed = (0, self._begun)
         self._commits = 0
@@ -442,10 +444,11 @@ class Runner:
 
     def _change(self, entry: Entry) -> None:
         """Apply a command to the pipeline, the engine, the sources and the outputs."""
-        feed = getattr(self, "feed", None)
+        feed, before = getattr(self, "feed", None), self.pipeline.read
         self.pipeline = change(entry, self.pipeline, self.engine, self.outputs, self._factory, feed)
         if isinstance(feed, SystemFeed):
-            self._rows_may_wait([name for name in feed.names if name not in feed.read])
+            orders = [name for name, each in self.pipeline.read.items() if each.of and name not in before]
+            self._rows_may_wait([*orders, *(name for name in feed.names if name not in feed.read)])
 
     def apply(self, step: Step) -> None:
         """Push all rows of one instant, run the engine, and write the results."""
@@ -455,6 +458,7 @@ class Runner:
             return
         if self._recorder is not None:
             self._recorder.write(step)
+        rows, step = step.rows, self._orders.whole(step, self.pipeline)
         for piece in step.pieces:
             for bad in piece.bad:
                 self.engine.streams.reject(piece.stream, [bad.raw], str(bad.code), bad.reason)
@@ -468,7 +472,7 @@ class Runner:
             self.engine.streams.end(stream)
         self.engine.advance(step.now)
         self.outputs.take(self.engine)
-        self._rows += step.rows
+        self._rows += rows
 
     def _idle(self) -> None:
         """No rows came: advance the clock, which may release results."""

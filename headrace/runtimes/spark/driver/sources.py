@@ -96,6 +96,13 @@ def check_stream(pipeline: Pipeline, stream: PipelineStream) -> None:
             place=place,
             hint="set arrival to a column, or leave arrival out for all streams",
         )
+    if stream.of is not None:
+        raise PipelineError(
+            "HR-F017",
+            "other orders of the rows of a stream are not available on Spark",
+            place=f"{place}.of",
+            hint='give both streams the source, which is then read twice, or set runtime = "embedded"',
+        )
     said = stream.lateness
     by_clock = said.follows_clock or said.transit > 0 or stream.rules.guard != MAX_TIME
     by_clock = by_clock or (said.sources is not None and said.sources.idle is not None)
