@@ -29,11 +29,13 @@ from headrace.time.ets import (
     Policy,
     Promise,
     SkewPromise,
+    StrongestPromise,
     TimerPromise,
     periodic,
 )
+from headrace.time.grouping import group_named
 from headrace.time.heartbeat import HeartbeatGenerator
-from headrace.time.learned import LearnedHeartbeats
+from headrace.time.learned import CombinedHeartbeats, LearnedHeartbeats
 from headrace.time.quantile import Confidence, QuantileEstimator
 from headrace.time.row_promises import HeartbeatRows, PunctuationRows, RowPromises
 from headrace.time.skew import Pair, SkewMatrix
@@ -126,13 +128,21 @@ def managed(heartbeats: Any) -> Inputs:
 USUAL = promised(DisorderPromise(4, 12), DisorderPromise(6, 15))
 
 
+def said(s: Mapping[str, Any], u: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """`promised` as options."""
+    return {"bounds": {"s": s, "u": u}, "guard": 500, **more}
+
+
+USUALLY = said({"disorder": 3, "latency": 12}, {"disorder": 5, "latency": 15})
+
+
 @dataclass(frozen=True)
 class Case:
     """A query; `hosts` are the shards of each part it runs in, `most` the shards that are allowed.
 
     `counted`: late and rejected rows are only counted, which allows to aggregate before the shuffle.
     `ordered`: results come in order of time.
-    On Spark, `options` say what `inputs` say to one engine.
+    `options` say what `inputs` say (`test_parity_options` compares them); with `by_options`, Spark gets them.
     """
 
     text: str
@@ -144,6 +154,7 @@ class Case:
     ordered: bool = True
     execution: Execution = field(default_factory=Execution)
     options: Mapping[str, Any] | None = None
+    by_options: bool = False
     query: Query = field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,6 +184,18 @@ MATRIX = SkewMatrix.of(
     ("s", "u"),
     {("s", "s"): [Pair(0, 4)], ("s", "u"): [Pair(3, 8)], ("u", "s"): [Pair(2, 9)], ("u", "u"): [Pair(0, 5)]},
 )
+MATRIX_OPTIONS = said(
+    {"disorder": 3, "transit": 2},
+    {"disorder": 4, "transit": 4},
+    skew={
+        "bounds": [
+            {"of": "s", "on": "u", "pairs": [[3, 8]]},
+            {"of": "u", "on": "s", "pairs": [[2, 9]]},
+        ],
+        "timeout": 20,
+        "groups": [["s", "u"]],
+    },
+)
 COUNTED = SkewMatrix.of(
     ("s", "u"),
     {
@@ -193,7 +216,10 @@ DISPLACED = SkewMatrix.of(
     },
 )
 DISPLACED_OPTIONS = {
-    "bounds": {"s": {"slack": "2 rows", "disorder": 8, "transit": 2}, "u": {"disorder": 4, "transit": 1}},
+    "bounds": {
+        "s": {"slack": "2 rows", "disorder": 8, "transit": 2},
+        "u": {"disorder": 4, "transit": 1, "fifo": True},
+    },
     "skew": {
         "bounds": [
             {"of": "s", "on": "u", "pairs": [[3, 8], ["2 rows", 5]]},
@@ -201,12 +227,22 @@ DISPLACED_OPTIONS = {
         ],
         "timeout": 20,
         "tick": 2,
+        "closure": False,
     },
     "guard": 500,
+    "memory": "1 GB",
+    "policy": "spill",
 }
 LEARNED_OPTIONS = {
     "skew": {
-        "estimate": {"horizon": 12, "tick": 3, "window": 4, "alpha": 0.5, "adjust": {"least": 2}},
+        "estimate": {
+            "horizon": 12,
+            "streams": ["s", "u"],
+            "tick": 3,
+            "window": 4,
+            "alpha": 0.5,
+            "adjust": {"least": 2},
+        },
         "timeout": 15,
     },
     "idle": {"u": "periodic(8)"},
@@ -265,7 +301,9 @@ CASES = {
     "spread and text": Case(
         "SELECT k, variance(w) AS x, min(c) AS lo, last(c) AS hi FROM u [RANGE 9] GROUP BY k", restart=True
     ),
-    "join with a rest": Case(f"{JOINED} AND x.v > y.w", most=1, hosts=(1,)),
+    "join with a rest": Case(
+        f"{JOINED} AND x.v > y.w", most=1, hosts=(1,), options={**USUALLY, "reoptimize": 5}, by_options=True
+    ),
     "table": Case("SELECT s.k, n.name, s.v FROM s [NOW] JOIN names AS n ON n.k = s.k", restart=True),
     "table of changes": Case(
         f"{NEWEST} SELECT n.k, n.v, y.w FROM newest AS n JOIN u [RANGE 9] AS y ON n.k = y.k", restart=True
@@ -365,10 +403,30 @@ CASES = {
     ),
     "internal": Case("SELECT i.k, i.v, y.w FROM i [RANGE 9] AS i, u [RANGE 9] AS y WHERE i.k = y.k"),
     # Bounds.
-    "latency": Case(JOINED, promised(TimerPromise(3), TimerPromise(9))),
-    "disorder alone": Case(PER_KEY, promised(DisorderPromise(3), DisorderPromise(3))),
-    "skew to the clock": Case(BOTH, promised(SkewPromise(5), SkewPromise(2))),
-    "matrix": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(MATRIX, {"s": 2, "u": 4}, timeout=20)))),
+    "latency": Case(
+        JOINED, promised(TimerPromise(3), TimerPromise(9)), options=said({"latency": 3}, {"latency": 9})
+    ),
+    "disorder alone": Case(
+        PER_KEY,
+        promised(DisorderPromise(3), DisorderPromise(3)),
+        options={"bounds": {"s": {"disorder": 2}}, "guard": 500},
+    ),
+    "skew to the clock": Case(
+        BOTH,
+        promised(SkewPromise(5), StrongestPromise((TimerPromise(4), SkewPromise(2)))),
+        options=said({"skew": 5}, {"skew": 2, "latency": 4}),
+        by_options=True,
+    ),
+    "matrix": Case(
+        JOINED,
+        managed(
+            HeartbeatGenerator(
+                group_named(Bounds.of(MATRIX, {"s": 2, "u": 4}, timeout=20).closed(), [["s", "u"]])
+            )
+        ),
+        options=MATRIX_OPTIONS,
+        by_options=True,
+    ),
     "matrix of tuples": Case(JOINED, managed(HeartbeatGenerator(Bounds.of(COUNTED, 3, timeout=20)))),
     "sources by a column": Case(
         PER_KEY,
@@ -382,21 +440,56 @@ CASES = {
         JOINED,
         promised(
             SourcesPromise(SourceGroups("c", 2), confidence=Confidence(0.1, ceiling=9)),
-            SourcesPromise(SourceGroups("c", 2), latency=15, confidence=Confidence(0.1, ceiling=9)),
+            SourcesPromise(
+                SourceGroups("k", 2, idle=12, choose_after=None),
+                latency=15,
+                confidence=Confidence(0.1, ceiling=9),
+            ),
         ),
+        options=said(
+            {"estimate": {"loss": 0.1, "ceiling": 9}, "sources": {"column": "c", "groups": 2}},
+            {
+                "estimate": {"loss": 0.1, "ceiling": 9},
+                "latency": 15,
+                "sources": {"column": "k", "groups": 2, "idle": 12, "choose": False},
+            },
+        ),
+        by_options=True,
     ),
     "learned": Case(
-        JOINED, managed(LearnedHeartbeats(QuantileEstimator(("s", "u")), timeout=15)), restart=True
+        JOINED,
+        managed(
+            CombinedHeartbeats(
+                ("s", "u"),
+                [
+                    LearnedHeartbeats(QuantileEstimator((name,), Confidence(0.1, 2, 9, 50)), timeout=15)
+                    for name in ("s", "u")
+                ],
+            )
+        ),
+        restart=True,
+        options=said(
+            {"estimate": {"loss": 0.1, "floor": 2, "ceiling": 9, "half_life": 50}},
+            {"estimate": {"loss": 0.1, "floor": 2, "ceiling": 9, "half_life": 50}},
+            skew={"timeout": 15},
+        ),
+        by_options=True,
     ),
     # The same by options, and other ways to run.
     "options of bounds": Case(
         JOINED,
         managed(
-            HeartbeatGenerator(Bounds.of(DISPLACED, {"s": 2, "u": 1}, timeout=20), tick=2, ordered=False)
+            HeartbeatGenerator(
+                replace(Bounds.of(DISPLACED, {"s": 2, "u": 1}, timeout=20), fifo=frozenset((1,))),
+                tick=2,
+                close=False,
+                ordered=False,
+            )
         ),
         restart=True,
         execution=Execution("rr(3)", "query", "in_band"),
         options=DISPLACED_OPTIONS,
+        by_options=True,
     ),
     "options of estimates": Case(
         BOTH,
@@ -412,12 +505,30 @@ CASES = {
         restart=True,
         execution=Execution("bfs", "memory"),
         options=LEARNED_OPTIONS,
+        by_options=True,
     ),
     # Enabling Time-Stamps, late rows.
-    "no ets": Case(PER_KEY, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=NONE)),
-    "periodic ets": Case(BOTH, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=periodic(8))),
-    "ets on demand": Case(JOINED, promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=ON_DEMAND)),
-    "admit": Case(JOINED, promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT), restart=True),
+    "no ets": Case(
+        PER_KEY,
+        promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=NONE),
+        options={"bounds": {"s": USUALLY["bounds"]["s"]}, "guard": 500, "idle": "none"},
+    ),
+    "periodic ets": Case(
+        BOTH,
+        promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=periodic(8)),
+        options={**USUALLY, "idle": "periodic(8)"},
+    ),
+    "ets on demand": Case(
+        JOINED,
+        promised(DisorderPromise(4, 12), DisorderPromise(6, 15), policy=ON_DEMAND),
+        options={**USUALLY, "idle": {"s": "on_demand", "u": "on_demand"}},
+    ),
+    "admit": Case(
+        JOINED,
+        promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT),
+        restart=True,
+        options=said({"disorder": 1, "latency": 12}, {"disorder": 2, "latency": 15}, enforce="admit"),
+    ),
     "admit into windows": Case(
         "SELECT k, count(*) AS n, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY k",
         promised(DisorderPromise(2, 12), DisorderPromise(3, 15), ADMIT),
@@ -434,7 +545,9 @@ CASES = {
     ),
     # Promises that come as rows.
     "rows of one close keys of the other": Case(
-        JOINED, replace(USUAL, row_promises=RowPromises({"s": (PunctuationRows("u", (("k", "k"),)),)}))
+        JOINED,
+        replace(USUAL, row_promises=RowPromises({"s": (PunctuationRows("u", (("k", "k"),)),)})),
+        options={**USUALLY, "punctuations": {"s": {"stream": "u", "pattern": {"k": "k"}}}},
     ),
     "closed groups at once": Case(
         "SELECT k, count(*) AS n, window_end FROM (SELECT k FROM s UNION ALL SELECT k FROM u) "
@@ -449,7 +562,13 @@ CASES = {
         ordered=False,
     ),
     "heartbeats in rows": Case(
-        PER_KEY, replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)}))
+        PER_KEY,
+        replace(USUAL, row_promises=RowPromises(heartbeats={"s": HeartbeatRows("v", data=True)})),
+        options={
+            "bounds": {"s": USUALLY["bounds"]["s"]},
+            "guard": 500,
+            "heartbeats": {"s": {"column": "v", "data": True}},
+        },
     ),
     "groups by source": Case(
         "SELECT c, count(*) AS n, window_end FROM s [RANGE 10 SLIDE 5] GROUP BY c",

@@ -83,11 +83,6 @@ MISTAKES: dict[str, tuple[str, str, Made]] = {
         "did you mean disorder",
         lambda spark: {"bids": bids(spark), "bounds": {"bids": {"disordr": 1}}},
     ),
-    "bounds that do not go together": (
-        "HR-SP13",
-        "cannot be combined",
-        lambda spark: {"bids": bids(spark), "bounds": {"bids": {"skew": 1, "latency": 1}}},
-    ),
     "bounds that are empty": (
         "HR-SP13",
         "the bounds are empty",

@@ -104,7 +104,7 @@ class Runs:
             case.query,
             streams,
             headrace.spark.SparkOptions(
-                **(case.options or {"inputs": case.inputs}),
+                **(case.options or {} if case.by_options else {"inputs": case.inputs}),
                 **asdict(case.execution),
                 timer=self.files.read(self.spark, "timer"),
                 time_column="__t",

@@ -19,7 +19,7 @@ from headrace.pipeline.spec import BoundsOf, SkewTable
 from headrace.time.bounds import Bounds
 from headrace.time.declared import Declared, Lateness
 from headrace.time.durations import Duration, ticks
-from headrace.time.ets import DisorderPromise, Promise, SkewPromise, TimerPromise
+from headrace.time.ets import DisorderPromise, Promise, SkewPromise, StrongestPromise, TimerPromise
 from headrace.time.grouping import Grouped
 from headrace.time.heartbeat import HeartbeatGenerator
 from headrace.time.sources import GROUPS, INSTANTS, SourceGroups, SourcesPromise
@@ -160,19 +160,19 @@ def promise(name: str, given: StreamBounds, per_second: int | None) -> Promise:
         _check_key(name, key)
     if "sources" in given:
         return _by_source(name, given, per_second)
-    found: dict[str, Any] = {key: ticks(value, per_second, name) for key, value in given.items()}
-    if found.keys() == {"latency"}:
-        return TimerPromise(found["latency"])
-    if found.keys() == {"skew"}:
-        return SkewPromise(found["skew"])
-    if "disorder" not in found or "skew" in found:
+    found: dict[str, int] = {key: ticks(value, per_second, name) for key, value in given.items()}
+    made: list[Promise] = []
+    if "disorder" in found:
+        made.append(DisorderPromise(found["disorder"] + 1, found.get("latency")))
+    elif "latency" in found:
+        made.append(TimerPromise(found["latency"]))
+    if "skew" in found:
+        made.append(SkewPromise(found["skew"]))
+    if not made:
         raise SparkError(
-            "HR-SP13",
-            f"bounds {sorted(found)} cannot be combined" if found else "the bounds are empty",
-            place=name,
-            hint="use disorder, latency, both of these, or skew alone",
+            "HR-SP13", "the bounds are empty", place=name, hint="use disorder, latency, skew, or several"
         )
-    return DisorderPromise(found["disorder"] + 1, found.get("latency"))
+    return made[0] if len(made) == 1 else StrongestPromise(tuple(made))
 
 
 def _by_source(name: str, given: Mapping[str, Any], per_second: int | None) -> SourcesPromise:
