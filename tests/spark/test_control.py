@@ -51,8 +51,10 @@ from headrace.flow.batch import concat
 from headrace.pipeline import Pipeline, load, parse
 from headrace.plan.nodes.core import Plan
 from headrace.runtimes.sending import send
+from headrace.runtimes.spark.driver.continuing import added_again, with_added
 from headrace.runtimes.spark.driver.control_log import ControlLog
-from headrace.runtimes.spark.driver.topology import HomeOf, Level, World, topology
+from headrace.runtimes.spark.driver.record import LOG, Record
+from headrace.runtimes.spark.driver.topology import HomeOf, Level, Placed, World, topology
 from headrace.runtimes.spark.worker.answers import Outlet
 from headrace.runtimes.spark.worker.controlling import ControlSpec, in_band
 from headrace.time.timestamp import MIN_TIME
@@ -206,14 +208,26 @@ def levels_of(
     pipeline: Pipeline, shards: int, position: int, plans: dict[str, Plan] | None = None
 ) -> list[Level]:
     """The hosts of a start that contains the commands up to `position`; `plans` if queries share them."""
+    return start_of(pipeline, shards, position, plans)[0]
+
+
+def start_of(
+    pipeline: Pipeline,
+    shards: int,
+    position: int,
+    plans: dict[str, Plan] | None = None,
+    placed: tuple[Placed, ...] = (),
+) -> tuple[list[Level], tuple[Placed, ...]]:
+    """The hosts of a start, and where they are; `placed` are those of an earlier one."""
     inputs = inputs_of(pipeline)
     plans = plans or {query.name: query.query.plan for query in pipeline.queries}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeadraceWarning)
-        made = topology(plans, World(inputs, shards), Outlet(packed=True))
+        made = topology(plans, World(inputs, shards, placed=placed), Outlet(packed=True))
     homes = tuple(each.home for each in made.placed if each.level == 0)
     control = ControlSpec(pipeline, position, homes, HomeOf(inputs, shards))
-    return [tuple(replace(host, control=control) for host in level) for level in made.levels]
+    levels = [tuple(replace(host, control=control) for host in level) for level in made.levels]
+    return levels, made.placed
 
 
 def test_a_query_of_a_command_shares_nothing_with_queries_of_a_start_of_the_same_number() -> None:
@@ -261,6 +275,68 @@ def test_the_strategy_of_one_query_changes_while_its_shards_run(tmp_path: Path) 
     assert answers["pairs"]
     for name in {**found, **answers}:
         assert found.get(name, Counter()) == answers.get(name, Counter()), name
+
+
+def test_a_query_that_was_added_to_a_single_shard_is_known_to_the_next_start(tmp_path: Path) -> None:
+    """It began again, and its output was taken for that of another run."""
+    head, *_, alone = FILE.split("[[queries]]")
+    pipeline = parse(f"{head}[[queries]]{alone}", root=tmp_path)
+    inputs, (_, placed) = inputs_of(pipeline), start_of(pipeline, 3, 0)
+    after = changed(pipeline, Entry(1, AddQuery("more", TEXTS[3], "more.jsonl")))
+    assert HomeOf(inputs, 3)(after.queries[-1], tuple(each.home for each in placed)) == 0
+    record = Record(partitions=3, shards=3, placed=placed)
+    assert with_added(record, after, inputs).queries == {"all", "more"}
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_query_that_comes_back_under_its_name_begins_empty(tmp_path: Path, read: bool) -> None:
+    """Its sink and columns may differ: shards leave it to the next start, whether they read of it or not."""
+    pipeline, log = parse(FILE, root=tmp_path), Log(tmp_path / "log")
+    gone, back = RemoveQuery("counted"), AddQuery("counted", TEXTS[0], "again.jsonl")
+    entries = [log.append(gone), log.append(back)]
+    texts = [(log.path / f"{entry.number:08d}.json").read_text() for entry in entries]
+    rng, cut = random.Random(7), 6
+    batches: list[MicroBatch] = [(now, rows_of(rng, now)) for now in range(3, 60, 3)]
+    cluster, said = Cluster(random.Random(1), mishaps=0), clocks(batches)
+    levels, placed = start_of(pipeline, 2, 0)
+    found = run_levels(
+        levels, batches[:cut], cluster, pa.schema([]), False, said[:cut], commands={5: texts} if read else {}
+    ).by_query
+    after, inputs = changed(changed(pipeline, entries[0]), entries[1]), inputs_of(pipeline)
+    record = Record(partitions=2, shards=2, placed=placed, sources=(LOG,))
+    known = with_added(record, after, inputs)
+    assert added_again(record, known, [query.name for query in after.queries]) == {"counted"}
+    levels, _ = start_of(after, 2, 2, placed=known.placed)
+    levels = [
+        tuple(
+            replace(
+                host,
+                generation=1,
+                since={name: int(name == "counted") for name in host.queries},
+                reset=frozenset({"counted"}).intersection(host.queries),
+            )
+            for host in level
+        )
+        for level in levels
+    ]
+    later = run_levels(levels, batches[cut:], cluster, pa.schema([]), True, said[cut:]).by_query
+    at = {5: entries[:1], 6: entries[1:]} if read else {6: entries}
+    for name, rows in in_one_engine(pipeline, batches, at, ends=True).items():
+        assert Counter(map(repr, [*found.get(name, []), *later[name]])) == rows, name
+
+
+def test_a_name_that_was_there_before_needs_another_start(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(FILE)
+    pipeline = load(tmp_path / "p.toml")
+    log, run = log_of(pipeline), ControlLog(pipeline, str)
+    run.start()
+    log.append(AddQuery("new", TEXTS[0], "new.jsonl"))
+    run.look(lambda query: True)
+    assert not run.must_start_again
+    for command in (RemoveQuery("new"), AddQuery("new", TEXTS[1], "another.jsonl")):
+        log.append(command)
+    assert run.look(lambda query: True).queries[-1].spec.sql == TEXTS[1]
+    assert run.must_start_again
 
 
 def test_a_worker_that_missed_other_bounds_does_not_catch_up_under_the_old_ones(tmp_path: Path) -> None:

@@ -50,16 +50,27 @@ class Start:
 
 
 def with_added(record: Record, pipeline: Pipeline, inputs: Inputs) -> Record:
-    """The record with the queries that were added while the job ran, where shards have put them."""
-    shards = max((len(each.shard_keys) for each in record.placed), default=1)
-    home_of = HomeOf(inputs, shards)
+    """The record with the queries that were added while the job ran, where shards have put them.
+
+    A query that was removed and added again under its name is not there: shards leave it to the next start.
+    """
+    home_of = HomeOf(inputs, record.shards)  # as in the shards, also if all hosts have a single one
     homes = tuple(each.home for each in record.placed if each.level == 0)
+    added = [query for query in pipeline.queries if query.since > record.position]
     found: dict[str, tuple[int, ...]] = {}
-    for query in pipeline.queries:
-        if query.name not in record.queries and query.since > record.position:
-            home = home_of(query, homes)
-            found |= {} if home is None else {query.name: homes[home].shard_keys}
-    return record.with_added(found)
+    for query in added:
+        home = None if query.name in record.queries else home_of(query, homes)
+        found |= {} if home is None else {query.name: homes[home].shard_keys}
+    again = record.queries.intersection(query.name for query in added if record.follows)
+    return record.without(again).with_added(found)
+
+
+def added_again(before: Record, now: Record, queries: Collection[str]) -> frozenset[str]:
+    """The queries that were removed since a start and added again: the state of their names is not theirs.
+
+    `before` is the record of that start, and `now` what commands have made of it.
+    """
+    return (before.queries - now.queries).intersection(queries)
 
 
 def _generations(queries: Collection[str], before: Record, first: int) -> tuple[dict[str, int], int]:
@@ -110,9 +121,10 @@ def adopted(hosts: Sequence[HostSpec], before: Record, reset: frozenset[str]) ->
             begun += host.queries
             continue
         found = empty(host).adopt(Snapshot.decode_all(known), reset=host.reset)
+        new = (*found.begun, *found.reset)
         kept += found.kept
-        kept += (name for name in found.begun if name in before.queries)  # added while the job ran
-        begun += (name for name in found.begun if name not in before.queries)
+        kept += (name for name in new if name in before.queries)  # added while the job ran
+        begun += (name for name in new if name not in before.queries)
     freed = before.queries - {name for host in hosts for name in host.queries}
     return Adopted(
         tuple(kept), tuple(n for n in begun if n not in reset), tuple(sorted(freed)), tuple(sorted(reset))

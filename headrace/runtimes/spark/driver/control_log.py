@@ -35,6 +35,8 @@ class ControlLog:
         self._log, self._say, self._file = log_of(file), say, file
         self._guard = threading.Lock()
         self._started = -1
+        self._had: set[str] = set()
+        """The names of all queries since the job started."""
         self.position = 0
         self.pipeline = file
         self.must_stop = False
@@ -48,6 +50,7 @@ class ControlLog:
             self._started = self.position
             self.pipeline = with_reloaded_rows(in_force(self._file, entries), entries, self._log)
             self.must_start_again = False
+            self._had = {query.name for query in self.pipeline.queries}
             return self.pipeline
 
     def look(self, has_home: Homes) -> Pipeline:
@@ -73,7 +76,8 @@ class ControlLog:
         if isinstance(command, Stop):
             self.must_stop = True
         elif isinstance(command, AddQuery):
-            self.must_start_again |= not has_home(after.queries[-1])
+            self.must_start_again |= command.name in self._had or not has_home(after.queries[-1])
+            self._had.add(command.name)
         else:
             self.must_start_again |= not in_band(command, self.pipeline, after)
         self.pipeline = after

@@ -100,6 +100,8 @@ class Dataflow:
     since: Mapping[str, int] = field(default_factory=dict)
     together: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
+    again: frozenset[str] = frozenset()
+    """The queries that were removed and added again since the last start; they begin empty too."""
     reload: frozenset[str] = frozenset()
     commands: DataFrame | None = None
     """The control log as a stream of texts, each a command; with it, `pipeline` is what is in force."""
@@ -173,7 +175,7 @@ class Dataflow:
                 reoptimize=options.reoptimize,
                 generation=self.generation,
                 since={name: self.since.get(name, 0) for name in host.queries},
-                reset=self.reset.intersection(host.queries),
+                reset=(self.reset | self.again).intersection(host.queries),
                 reload=self.reload.intersection(host.tables),
                 control=control,
                 ticks_per_second=self.streams.ticks_per_second,

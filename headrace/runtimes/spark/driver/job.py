@@ -34,6 +34,7 @@ from headrace.runtimes.spark.driver.apply import (
 from headrace.runtimes.spark.driver.budget import JobBudget, choices
 from headrace.runtimes.spark.driver.continuing import (
     Start,
+    added_again,
     adopted,
     check_sources,
     empty,
@@ -508,6 +509,7 @@ class Job:
             outlet_of(queries),
             speakers=speakers,
             before=start.before,
+            again=frozenset() if record is None or before is None else added_again(record, before, queries),
             generation=start.generation,
             since=start.since,
             together=start.together,

@@ -46,8 +46,6 @@ from headrace.runtimes.spark.worker.controlling import in_band
 from headrace.sql import Catalog
 from headrace.time.declared import Lateness
 
-SOURCE: Final = "the control log"
-"""The control log among the sources of a record."""
 _ELSEWHERE: Final = {"type": "spark", "format": "headrace"}
 """In place of streams and sinks that only the program has."""
 
@@ -61,7 +59,7 @@ def log_beside(spark: SparkSession, checkpoint: str, record: Record | None) -> L
     folder = None if is_connect(spark) else local_directory(spark, checkpoint)
     if folder is None:
         return None
-    began_with = record is None or SOURCE in record.sources or have_names(spark)
+    began_with = record is None or record.follows or have_names(spark)
     return Log(Path(folder) / DIRECTORY) if began_with else None
 
 

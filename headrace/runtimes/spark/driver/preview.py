@@ -23,7 +23,7 @@ from headrace.runtimes.embedded.evolving import (
     essence,
     table_digests,
 )
-from headrace.runtimes.spark.driver.continuing import Start, adopted, outlet_of, with_added
+from headrace.runtimes.spark.driver.continuing import Start, added_again, adopted, outlet_of, with_added
 from headrace.runtimes.spark.driver.record import NAME, Record
 from headrace.runtimes.spark.driver.sources import bounded, replays
 from headrace.runtimes.spark.driver.topology import World, topology
@@ -75,7 +75,7 @@ def preview(
     file = None if home is None else home / JOB / NAME
     if file is None or not file.exists():
         return None
-    record = Record.of(file.read_text(), str(file))
+    noted = record = Record.of(file.read_text(), str(file))
     pipeline = in_force(pipeline, log_of(pipeline).read())
     check_definition(pipeline, definition_of(pipeline), record, str(file.parent), reset, reload)
     inputs = pipeline.inputs()
@@ -86,7 +86,7 @@ def preview(
         for each in pipeline.queries
     }
     start = Start.of(queries, record, frozenset(reset))
-    before = start.before
+    before, empty_now = start.before, added_again(noted, record, queries).union(reset)
     world = World(inputs, before.shards, recorded=replays(pipeline), placed=before.placed, movable=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeadraceWarning)  # the start itself warns
@@ -95,7 +95,7 @@ def preview(
         replace(
             host,
             since={name: start.since[name] for name in host.queries},
-            reset=frozenset(reset).intersection(host.queries),
+            reset=empty_now.intersection(host.queries),
             ticks_per_second=pipeline.ticks_per_second,
             execution=pipeline.execution,
         )

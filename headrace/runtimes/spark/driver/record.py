@@ -28,6 +28,8 @@ _READABLE: Final = (1, 2)
 """Format 1 has no `shards` and no `moving`."""
 NAME: Final = "_headrace.job.json"
 """Spark does not read files whose names begin with `_`."""
+LOG: Final = "the control log"
+"""The name of the log among the sources of a Spark plan."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Record:
     def queries(self) -> frozenset[str]:
         """The queries that have state."""
         return frozenset(name for each in self.placed for name in each.queries)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the job follows its control log; else a start has all commands that were there."""
+        return LOG in self.sources
 
     @property
     def streams(self) -> frozenset[str]:

@@ -183,6 +183,11 @@ class Following:
     windows: Windows
     pipeline: Pipeline
     followed: Followed
+    had: set[str] = field(init=False)
+    """The names of all queries since the job started."""
+
+    def __post_init__(self) -> None:
+        self.had = {query.name for query in self.control.pipeline.queries}
 
     def rebuild(self, engine: Engine) -> None:
         """Make the changes that the state contains, in an engine that has just been built."""
@@ -223,9 +228,13 @@ class Following:
             self.pipeline = after
 
     def _add(self, engine: Engine, after: Pipeline, entry: Entry) -> None:
-        """Add a query if it belongs here."""
+        """Add a query if it belongs here. With a name that the job has had, it waits for another start."""
         assert isinstance(entry.command, AddQuery)
-        query = next(each for each in after.queries if each.name == entry.command.name)
+        name = entry.command.name
+        if name in self.had:
+            return
+        self.had.add(name)
+        query = next(each for each in after.queries if each.name == name)
         home = self.control.home_of(query, self.control.homes)
         if home is not None and self.control.homes[home].shard_keys == self.shard_keys:
             asked = query.query
