@@ -145,7 +145,8 @@ def literal(node: exp.Literal) -> Expression:
         return Literal(Decimal(text))
     if FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return Literal(float(text))
-    fail(Code.LITERAL, f"the number {text[:50]!r} does not fit any type", node)
+    hint = f"numbers have at most {DIGITS} digits; write 1e40 for a DOUBLE"
+    fail(Code.LITERAL, f"the number {text[:50]!r} does not fit any type", node, hint)
 
 
 Build = Callable[[Resolver, Any], Expression]

@@ -45,7 +45,8 @@ class DeclarationParser(AggregateParser):
 
     def _parse_stream_declaration(self, replace: bool) -> StreamDeclaration:
         name = self._parse_name("a stream")
-        self._expect(TokenType.L_PAREN, "( and the columns")
+        hint = f"write CREATE STREAM {name.name} (item STRING, at TIMESTAMP) TIME at"
+        self._expect(TokenType.L_PAREN, "( and the columns", hint)
         columns = self._parse_declared_columns()
         time = self._parse_name("the time column") if self._match_text_seq("TIME") else None
         return StreamDeclaration(name, columns, time, replace)

@@ -31,10 +31,11 @@ class NameParser(WindowParser):
             fail(Code.SYNTAX, f"expected the name of {of}", at)
         return found
 
-    def _expect(self, token: TokenType, sign: str) -> None:
+    def _expect(self, token: TokenType, sign: str, hint: str = "") -> None:
         """Consume a token or raise an error."""
         if not self._match(token):
-            hint = "write CREATE VIEW name AS SELECT …" if self._curr.token_type == TokenType.ALIAS else ""
+            is_view = self._curr.token_type == TokenType.ALIAS
+            hint = "write CREATE VIEW name AS SELECT …" if is_view else hint
             fail(Code.SYNTAX, f"expected {sign}", self._curr or self._prev, hint)
 
     def _parse_columns(self) -> Columns:

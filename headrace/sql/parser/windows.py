@@ -102,7 +102,7 @@ class WindowParser(SparkParser):
         opening, word = self._prev, self._word()
         read = WINDOWS.get(word)
         if read is None:
-            hint = nearest(word, WINDOWS, f"windows: {FORMS}")
+            hint = ELSEWHERE.get(word) or nearest(word, WINDOWS, f"windows: {FORMS}", cutoff=0.7)
             fail(Code.WINDOW, f"{word or 'this'} is not a window", self._curr or opening, hint)
         self._advance()
         clause = read(self, opening)
@@ -273,6 +273,15 @@ WINDOWS: Final[dict[str, Callable[[WindowParser, Token], WindowClause]]] = {
     "UNBOUNDED": lambda parser, opening: UnboundedClause(parser._span_from(opening)),
     "SESSION": WindowParser._parse_session,
 }
+ELSEWHERE: Final[dict[str, str]] = {
+    "SLIDE": "write the length of the window before it: [RANGE 10 MINUTES SLIDE 1 MINUTE]",
+    "TUMBLE": "[RANGE 10 MINUTES SLIDE 10 MINUTES] is a tumbling window",
+    "TUMBLING": "[RANGE 10 MINUTES SLIDE 10 MINUTES] is a tumbling window",
+    "HOP": "[RANGE 10 MINUTES SLIDE 1 MINUTE] is a hopping window",
+    "HOPPING": "[RANGE 10 MINUTES SLIDE 1 MINUTE] is a hopping window",
+    "SLIDING": "[RANGE 10 MINUTES SLIDE 1 MINUTE] is a hopping window",
+}
+"""Words for windows in other languages, and what to write instead."""
 
 
 def _units_like(word: str) -> str:
