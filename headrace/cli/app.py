@@ -293,7 +293,7 @@ query_app = typer.Typer(
     cls=QueryGroup,
     no_args_is_help=True,
     help='Answer a query over files: headrace query "SELECT …" FILE. '
-    "Or add, remove and list the queries of a pipeline.",
+    "Or add, remove, pause and list the queries of a pipeline.",
 )
 app.add_typer(query_app, name="query", rich_help_panel=START)
 control_app = typer.Typer(
@@ -366,6 +366,34 @@ def query_remove(
     from headrace.control import RemoveQuery
 
     print(send(pipeline, RemoveQuery(name), as_json))
+
+
+@query_app.command("pause")
+@_saying
+def query_pause(
+    pipeline: File,
+    name: Annotated[str, typer.Argument(help="The name of the query.")],
+    as_json: Json = False,
+) -> None:
+    """Hold the answers of a query until it is resumed; none is lost."""
+    from headrace.cli.control import send
+    from headrace.control import Pause
+
+    print(send(pipeline, Pause(name), as_json))
+
+
+@query_app.command("resume")
+@_saying
+def query_resume(
+    pipeline: File,
+    name: Annotated[str, typer.Argument(help="The name of the query.")],
+    as_json: Json = False,
+) -> None:
+    """Write the answers of a paused query again, those that were held first."""
+    from headrace.cli.control import send
+    from headrace.control import Resume
+
+    print(send(pipeline, Resume(name), as_json))
 
 
 @query_app.command("list")

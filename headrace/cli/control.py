@@ -145,6 +145,7 @@ def _listed(query: Any, entries: Sequence[Entry], applied: int | None) -> Listed
         entry = entries[query.since - 1]
         waits = applied is not None and query.since > applied
         since = f"command {entry.number}, {'not applied yet' if waits else entry.written}"
+    since += ", paused" if query.paused else ""
     return Listed(query.name, sink, since, f"the {query.origin}")
 
 

@@ -35,7 +35,8 @@ def as_table(status: Status) -> Group:
         streams.add_row(name, *numbers, *(f"{getattr(s, f'rows_{count}'):,}" for count in counts))
     queries = _table("query", "answers", "answers/s", "memory")
     for name, q in status.queries.items():
-        queries.add_row(name, f"{q.rows_out:,}", f"{q.rows_per_second:,.0f}", size(q.bytes))
+        title = f"{name} (paused, {q.held:,} held)" if q.paused else name
+        queries.add_row(title, f"{q.rows_out:,}", f"{q.rows_per_second:,.0f}", size(q.bytes))
     operators = _table("operator", "state")
     for name, held in status.operators.items():
         operators.add_row(name, size(held))

@@ -13,10 +13,12 @@ from headrace.control.commands import (
     Command,
     Heartbeat,
     Instant,
+    Pause,
     Punctuate,
     Reload,
     RemoveQuery,
     Resize,
+    Resume,
     SetBounds,
     SetBudget,
     SetLevel,
@@ -51,6 +53,8 @@ def add_queries(engine: Engine, pipeline: Pipeline) -> None:
     declare_streams(engine, pipeline)
     for query in pipeline.queries:
         engine.add(query.name, query.query, since=query.since)
+        if query.paused:
+            engine.pause(query.name)
 
 
 def declare_streams(engine: Engine, pipeline: Pipeline) -> None:
@@ -138,6 +142,8 @@ def _reload(engine: Engine, command: Reload, after: Pipeline, spill_to: SpillTo 
 _APPLY: Final[dict[type[Command], Callable[[Engine, Any, Pipeline, SpillTo | None], None]]] = {
     AddQuery: _add,
     RemoveQuery: _remove,
+    Pause: lambda engine, command, after, spill_to: engine.pause(command.query),
+    Resume: lambda engine, command, after, spill_to: engine.resume(command.query),
     Resize: _resize,
     SetBudget: _budget,
     SetStrategy: _strategy,

@@ -39,6 +39,20 @@ class RemoveQuery:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """Hold the answers of a query, without losing any, until it is resumed."""
+
+    query: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Write the answers of a paused query again, those that were held first."""
+
+    query: str
+
+
+@dataclass(frozen=True)
 class Resize:
     """Change a window or granularity of a query, within its bounds, for rows with time ≥ `since`.
 
@@ -126,6 +140,8 @@ class Stop:
 Command = (
     AddQuery
     | RemoveQuery
+    | Pause
+    | Resume
     | Resize
     | SetBudget
     | SetStrategy
@@ -140,6 +156,8 @@ Command = (
 KINDS: Final[dict[str, type[Command]]] = {
     "add_query": AddQuery,
     "remove_query": RemoveQuery,
+    "pause": Pause,
+    "resume": Resume,
     "resize": Resize,
     "budget": SetBudget,
     "strategy": SetStrategy,

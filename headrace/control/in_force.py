@@ -16,7 +16,9 @@ from typing import Any, Final
 from headrace.control.commands import (
     AddQuery,
     Command,
+    Pause,
     RemoveQuery,
+    Resume,
     SetBounds,
     SetBudget,
     SetLevel,
@@ -30,6 +32,7 @@ from headrace.pipeline.changing import (
     with_bounds,
     with_budget,
     with_execution,
+    with_paused,
     with_query,
     with_strategy_of,
     without_query,
@@ -65,6 +68,8 @@ def _strategy(pipeline: Pipeline, command: SetStrategy, number: int) -> Pipeline
 CHANGES: Final[dict[type[Command], Change]] = {
     AddQuery: _add,
     RemoveQuery: lambda pipeline, command, number: without_query(pipeline, command.name),
+    Pause: lambda pipeline, command, number: with_paused(pipeline, command.query, True),
+    Resume: lambda pipeline, command, number: with_paused(pipeline, command.query, False),
     SetBudget: lambda pipeline, command, number: with_budget(pipeline, command.budget, command.policy),
     SetStrategy: _strategy,
     SetLevel: lambda pipeline, command, number: with_execution(pipeline, level=command.level),

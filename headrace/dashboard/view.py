@@ -171,6 +171,7 @@ def _query(query: PipelineQuery, pipeline: Pipeline) -> dict[str, Any]:
         "sql": query.query.text,
         "sink": getattr(sink, "path", None) or sink.type,
         "origin": query.origin,
+        "paused": query.paused,
         "streams": sorted(query.streams),
         "windows": windows,
     }

@@ -208,6 +208,19 @@ class Engine:
         self._changed = True
         self._rewire()
 
+    def pause(self, query: str) -> None:
+        """Hold the results of a query until `resume`: they wait in memory and in snapshots."""
+        self.graph.sink(query).paused = True
+
+    def resume(self, query: str) -> None:
+        """Let `drain` take the results of a paused query again, those that were held first."""
+        self.graph.sink(query).paused = False
+
+    def held(self, query: str) -> int | None:
+        """How many rows of results a paused query holds; None if it is not paused."""
+        sink = self.graph.sink(query)
+        return sink.reader.rows if sink.paused else None
+
     def _rewire(self) -> None:
         """Call when the graph has changed: every part reads it again."""
         self._structure = self._shape = None

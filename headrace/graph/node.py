@@ -99,18 +99,24 @@ def nobody_looks(node: Node) -> None:
 
 
 class Sink:
-    """A reader of the query's last arc. `promises` are the punctuations that the last `drain` has passed."""
+    """A reader of the query's last arc. `promises` are the punctuations that the last `drain` has passed.
+
+    While it is `paused`, answers stay in the arc, and so in snapshots; a later `drain` takes them in order.
+    """
 
     def __init__(self, query: str, arc: Arc) -> None:
         self.query = query
         self.arc = arc
         self.reader: Reader = arc.reader()
         self.promises: list[Punctuation] = []
+        self.paused = False
 
     def drain(self) -> list[Batch]:
-        """All answers not yet taken, in order."""
+        """All answers not yet taken, in order; none while it is paused."""
         batches: list[Batch] = []
         self.promises = []
+        if self.paused:
+            return batches
         while not self.reader.empty:
             item = self.reader.take(max(1, self.reader.rows))
             if isinstance(item, Batch):

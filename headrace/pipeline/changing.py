@@ -44,6 +44,12 @@ def without_query(pipeline: Pipeline, name: str) -> Pipeline:
     return replace(after, also_read=pipeline.also_read.union(*(query.streams for query in gone)))
 
 
+def with_paused(pipeline: Pipeline, name: str, paused: bool) -> Pipeline:
+    """The pipeline with a query paused or not; the same one if there is no such query any more."""
+    queries = (replace(each, paused=paused) if each.name == name else each for each in pipeline.queries)
+    return replace(pipeline, queries=tuple(queries))
+
+
 def _with_queries(pipeline: Pipeline, queries: tuple[PipelineQuery, ...]) -> Pipeline:
     """The pipeline with these queries, and their tables in its file."""
     spec = pipeline.spec.model_copy(update={"queries": [query.spec for query in queries]})

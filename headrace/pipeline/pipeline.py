@@ -65,13 +65,14 @@ class PipelineQuery:
     """A query: its plan and where its results go.
 
     `since` is the number of the command that added it; 0: it was there from the start. `origin` says where
-    its text comes from: the pipeline `file`, or the control `log`.
+    its text comes from: the pipeline `file`, or the control `log`. The answers of a `paused` query are held.
     """
 
     spec: QuerySpec
     query: Query
     since: int = 0
     origin: str = "file"
+    paused: bool = False
 
     @property
     def name(self) -> str:

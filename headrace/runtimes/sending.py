@@ -6,7 +6,7 @@ import importlib.util
 import json
 from dataclasses import dataclass
 
-from headrace.control import AddQuery, Command, Entry, RemoveQuery, Stop, submit
+from headrace.control import AddQuery, Command, Entry, Pause, RemoveQuery, Resume, Stop, submit
 from headrace.disk import is_held
 from headrace.errors import ControlError
 from headrace.pipeline import Pipeline
@@ -77,6 +77,8 @@ def _did(command: Command) -> str:
         return f"added query {command.name!r}"
     if isinstance(command, RemoveQuery):
         return f"removed query {command.name!r}"
+    if isinstance(command, Pause | Resume):
+        return f"{'paused' if isinstance(command, Pause) else 'resumed'} query {command.query!r}"
     return "written"
 
 

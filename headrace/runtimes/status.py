@@ -105,7 +105,8 @@ class StreamStatus:
 class QueryStatus:
     """A query: its result rows, their rate, and the bytes that it uses, including shared ones.
 
-    `sink_seconds` is the time that its sinks took since the last status.
+    `sink_seconds` is the time that its sinks took since the last status. While it is `paused`, `held` rows of
+    answers wait to be written.
     """
 
     rows_out: int
@@ -113,6 +114,8 @@ class QueryStatus:
     bytes: int
     streams: tuple[str, ...] = ()
     sink_seconds: float = 0.0
+    paused: bool = False
+    held: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from headrace.control import (
     AddQuery,
     Command,
     Heartbeat,
+    Pause,
     Punctuate,
     RemoveQuery,
     Resize,
+    Resume,
     SetBounds,
     SetBudget,
     SetLevel,
@@ -22,6 +24,7 @@ from headrace.control import (
 )
 from headrace.control.apply import punctuation_of, resized
 from headrace.errors import HeadraceError
+from headrace.runtimes.sending import send
 from headrace.time.punctuation import Between, Constant, OneOf
 from tests.control.pipelines import TEXT, written
 
@@ -41,6 +44,8 @@ BAD: dict[str, tuple[Command, str, str]] = {
     "output is an input": (AddQuery("x", SELECT, "bids/x.jsonl"), "HR-F023", "is read from"),
     "output is there": (AddQuery("x", SELECT, "there.jsonl"), "HR-C010", "already exists"),
     "output inside a file": (AddQuery("x", SELECT, "there.jsonl/x.jsonl"), "HR-C012", "cannot write"),
+    "nothing to pause": (Pause("hott"), "HR-L006", "no query 'hott'"),
+    "nothing to resume": (Resume("hott"), "HR-L006", "no query 'hott'"),
     "no such query": (RemoveQuery("hott"), "HR-L006", "no query 'hott'"),
     "no bounds": (Resize("hot", "2 min"), "HR-L009", "no window or granularity that may change"),
     "too large": (Resize("wide", "2 h"), "HR-L009", "outside of the bounds"),
@@ -75,6 +80,16 @@ def test_a_bad_command_is_refused_and_not_written(case: str, tmp_path: Path) -> 
         submit(pipeline, command)
     assert refused.value.code == code
     assert words in str(refused.value)
+    assert log_of(pipeline).read() == []
+
+
+def test_spark_takes_no_pause(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    pipeline = written(tmp_path, TEXT.replace('runtime = "embedded"', 'runtime = "spark"'))
+    assert pipeline.runtime == "spark"
+    for command in (Pause("hot"), Resume("hot")):
+        with pytest.raises(HeadraceError, match=r"HR-SP38.*embedded runtime only"):
+            send(pipeline, command)
     assert log_of(pipeline).read() == []
 
 

@@ -239,7 +239,9 @@ function showQueries(status, wrong) {
     const stuck = wrong.find((one) => one.queries.includes(name));
     const waited = wait ? `for ${wait.streams[0] ?? "its inputs"}, ${span(Math.max(0, status.now - wait.since), status)}` : "–";
     const made = known ? [["Remove", () => askRemove(name), `Remove query ${name}`]] : [];
+    if (known && page.setup.runtime === "embedded") made.unshift(known.paused ? ["Resume", () => tell({ kind: "resume", query: name }), `Resume query ${name}`] : ["Pause", () => tell({ kind: "pause", query: name }), `Pause query ${name}`]);
     if (known?.windows.length) made.unshift(["Resize", () => askResize(known), `Resize a window of ${name}`]);
+    if (each.paused) return { key: name, cells: [named(name, each.streams.join(", ")), short(each.rows_per_second), count(each.rows_out), bytes(each.bytes), `paused, ${plural(each.held, "answer", "answers")} held`, buttons(...made)] };
     return { key: name, cells: [named(name, each.streams.join(", ")), short(each.rows_per_second), count(each.rows_out), bytes(each.bytes), stuck ? { id: `${stuck.cause} ${waited}`, make: () => h("span", { class: "warntext" }, wait ? waited : stuck.cause) } : waited, buttons(...made)] };
   }), "there are no queries");
 }
@@ -368,6 +370,12 @@ async function send(command) {
   } catch (error) {
     return `cannot reach the page's server: ${error.message}`;
   }
+}
+
+// A command without a dialog: it can be taken back at once.
+async function tell(command) {
+  const failed = await send(command);
+  if (failed) toast(failed);
 }
 
 let hiding = 0;

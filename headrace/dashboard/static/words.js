@@ -101,6 +101,8 @@ function put(cell, content) {
     set(cell, content);
   } else if (cell.dataset.id !== content.id) {
     cell.dataset.id = content.id;
+    const focused = [...cell.querySelectorAll("button")].indexOf(document.activeElement);
     cell.replaceChildren(...[content.make()].flat());
+    if (focused >= 0) cell.querySelectorAll("button")[focused]?.focus();
   }
 }

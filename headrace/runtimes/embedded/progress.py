@@ -36,7 +36,13 @@ def measure(
     sinks = outputs.spent()
     queries = {
         name: QueryStatus(
-            q.rows, 0.0, metrics.memory.queries[name], tuple(sorted(q.streams)), sinks.get(name, 0.0)
+            q.rows,
+            0.0,
+            metrics.memory.queries[name],
+            tuple(sorted(q.streams)),
+            sinks.get(name, 0.0),
+            engine.held(name) is not None,
+            engine.held(name) or 0,
         )
         for name, q in outputs.queries.items()
     }

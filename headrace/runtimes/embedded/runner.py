@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace import tuning
 from headrace.connectors.contract import Commit
-from headrace.control import Entry
+from headrace.control import Entry, Resume
 from headrace.control.apply import add_queries
 from headrace.engine import Adopted, Engine
 from headrace.errors import DurabilityError, HeadraceError
@@ -422,7 +422,18 @@ class Runner:
                 told = seconds()
             yield
         self._state = FINISHED if self.feed.finished else STOPPED
+        if self._state == FINISHED:
+            self._end_pauses()
         self._commit()
+
+    def _end_pauses(self) -> None:
+        """The end of all input ends pauses: every answer is written."""
+        for query in [query.name for query in self.pipeline.queries if query.paused]:
+            entry = Entry(self._control.position, Resume(query))
+            if self._recorder is not None:
+                self._recorder.write(Step(self.engine.now, commands=(entry,)))
+            self._change(entry)
+            self.apply(Step(self.engine.now))
 
     def _obey(self, entry: Entry) -> None:
         """Apply a command between two steps, or note why it cannot be applied."""

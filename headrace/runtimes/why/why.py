@@ -70,7 +70,14 @@ class Why:
 
 
 def _notes(status: Status) -> list[str]:
-    """What else happens: rows that are shed, joins and conditions in another order."""
+    """What else happens: paused queries, rows that are shed, joins and conditions in another order."""
+    file = status.file or "FILE"
+    paused = [
+        f"Query {name} is paused and holds {each.held:,} answers. "
+        f"To go on: headrace query resume {file} {name}"
+        for name, each in status.queries.items()
+        if each.paused
+    ]
     shed = [
         f"Stream {name} dropped {each.rows_shed:,} of {each.rows_in:,} rows "
         f"({each.rows_shed / each.rows_in:.1%}): they arrived faster than they could be processed, and load "
@@ -86,4 +93,4 @@ def _notes(status: Status) -> list[str]:
         f"{name} tests its conditions in the order {order}; percentages are the rows that pass."
         for name, order in status.conditions.items()
     ]
-    return shed + joins + tried
+    return paused + shed + joins + tried

@@ -15,7 +15,9 @@ from headrace import tuning
 from headrace.control import (
     AddQuery,
     Command,
+    Pause,
     RemoveQuery,
+    Resume,
     SetBounds,
     SetBudget,
     SetLevel,
@@ -28,6 +30,7 @@ from headrace.pipeline import load
 from headrace.runtimes.embedded import Progress, Runner
 from headrace.runtimes.embedded.record import Recorded
 from headrace.runtimes.embedded.runner import replay
+from headrace.runtimes.why import Why
 from headrace.spill.directory import DirectorySpillStore
 from tests.runtimes.embedded.pipelines import joined, sliding
 
@@ -93,6 +96,44 @@ def test_a_removed_query_keeps_what_it_has_written(tmp_path: Path) -> None:
     assert after[: len(before)] == before
     assert list(runner.outputs.queries) == ["all"]
     assert runner.progress().streams["bids"].rows_in == 2_000
+
+
+def test_a_paused_query_writes_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    whole, paused = tmp_path / "whole", tmp_path / "paused"
+    for root in (whole, paused):
+        root.mkdir()
+    run(sliding(whole, rows=2_000))
+    file, out = sliding(paused, rows=2_000), paused / "hot.jsonl"
+    run(file, {6: [Pause("hot")]}, most=9)
+    before = lines(out)
+    runner = run(file, most=4)  # the pause lasts through a restart
+    assert lines(out) == before
+    status = runner.progress()
+    assert status.queries["hot"].paused
+    assert status.queries["hot"].held > 0
+    (note,) = [each for each in Why.of(status).sentences if "paused" in each]
+    assert f"holds {status.queries['hot'].held} answers" in note
+    assert f"query resume {file} hot" in note
+    run(file, {3: [Resume("hot")]}, most=6)
+    assert lines(out)[: len(before)] == before
+    assert len(lines(out)) > len(before)
+    run(file)
+    assert Counter(lines(out)) == Counter(lines(whole / "hot.jsonl"))
+    times = [json.loads(line)["at"] for line in lines(out)]
+    assert times == sorted(times)
+    assert len(before) > 0
+
+
+def test_the_end_of_the_input_ends_a_pause(tmp_path: Path) -> None:
+    whole, paused = tmp_path / "whole", tmp_path / "paused"
+    for root in (whole, paused):
+        root.mkdir()
+    run(sliding(whole, rows=1_000))
+    runner = run(sliding(paused, rows=1_000, more='record = "record"'), {4: [Pause("hot")]})
+    assert Counter(lines(paused / "hot.jsonl")) == Counter(lines(whole / "hot.jsonl"))
+    assert not runner.progress().queries["hot"].paused
+    replay(paused / "record", tmp_path / "again")
+    assert (tmp_path / "again" / "hot.jsonl").read_bytes() == (paused / "hot.jsonl").read_bytes()
 
 
 def test_a_query_may_come_back_and_append_to_its_output(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ or a bound by a clock that counts ticks. The next start would fail on it.
 from __future__ import annotations
 
 from headrace.connectors.late_and_rejected import LATE_SCHEMA, REJECTED_SCHEMA
-from headrace.control import AddQuery, Command, SetBounds
+from headrace.control import AddQuery, Command, Pause, Resume, SetBounds
+from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.runtimes.spark.driver.preview import home_of
 from headrace.runtimes.spark.driver.sinks import Sinks
@@ -16,6 +17,7 @@ from headrace.runtimes.spark.driver.sources import check_stream
 
 def check_command(command: Command, after: Pipeline) -> None:
     """Raise an error if Spark cannot run what a command makes of a pipeline; `after` has the change."""
+    check_kind(command)
     if isinstance(command, SetBounds):
         check_stream(after, after.streams[command.stream])
     if isinstance(command, AddQuery):
@@ -23,6 +25,17 @@ def check_command(command: Command, after: Pipeline) -> None:
         for name in query.streams:
             check_stream(after, after.streams[name])
         _check_sinks(query, after)
+
+
+def check_kind(command: Command) -> None:
+    """Raise an error for a command that only the embedded runtime has."""
+    if isinstance(command, Pause | Resume):
+        raise SparkError(
+            "HR-SP38",
+            "queries can be paused in the embedded runtime only",
+            place=command.query,
+            hint="remove the query, and add it again later; what it has written stays",
+        )
 
 
 def _check_sinks(query: PipelineQuery, pipeline: Pipeline) -> None:

@@ -26,6 +26,7 @@ from headrace.errors import SparkError
 from headrace.pipeline import Pipeline, PipelineQuery
 from headrace.plan.nodes.core import Plan
 from headrace.plan.nodes.quality import adaptable
+from headrace.runtimes.spark.driver.accepting import check_kind
 from headrace.runtimes.spark.driver.apply import (
     checked,
     refuse_latency_without_timer,
@@ -289,6 +290,7 @@ class Job:
         if isinstance(command, Stop):
             self.running.stop()
             return
+        check_kind(command)
         options = changed_options(self.options, command)
         pipeline = pipeline_of(self._dataflow(frozenset(), frozenset())[1], self.options)
         if reaches_shards(command, pipeline) and not (isinstance(command, SetBudget) and self._log is None):
