@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,21 @@ import pytest
 
 from headrace.control import log_of
 from headrace.control.commands import to_json
+from headrace.disk import DirectoryLock
 from headrace.pipeline import load
+from headrace.runtimes.status import Status
+from headrace.runtimes.status_file import write_status
+from headrace.runtimes.why import Why
 from tests.dashboard.shop import Customers, Shop
+from tests.runtimes.embedded.playing import Play
+from tests.stalls import STALLS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (headrace[dev])")
 pytest.importorskip("uvicorn", reason="the page needs headrace[page]")
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
-LONG = 20_000
+LONG = 60_000
 """Milliseconds to wait for a condition, on a busy machine."""
 
 EXPECTED = re.compile(r"ERR_|status of 400")
@@ -64,7 +72,7 @@ class Run:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(120)
         assert self.process.stderr is not None
         self.process.stderr.close()
 
@@ -160,16 +168,21 @@ def test_the_page_shows_a_run_and_takes_every_command(page: Any, run: Run) -> No
         fill(page, "Set budget", budget="64 MB", policy="spill")
         closed(page)
         page.wait_for_selector("#memory >> text=of 64.0 MB")
+        page.get_by_role("button", name="Pause query per_item", exact=True).click()
+        page.wait_for_selector("#queries td >> text=/paused, [1-9][0-9]* answers? held/")
+        page.wait_for_selector("#causes >> text=Query per_item is paused")
+        page.get_by_role("button", name="Resume query per_item", exact=True).click()
+        page.wait_for_selector("#queries td >> text=/paused/", state="detached")
         fill(page, "Remove query cheap")
         closed(page)
         page.wait_for_selector('[data-node="query cheap"]', state="detached")
         page.wait_for_function(
             "[...document.querySelectorAll('#log tbody tr')].filter(r => r.innerText.includes('applied')"
-            " && !r.innerText.includes('not applied')).length === 5"
+            " && !r.innerText.includes('not applied')).length === 7"
         )
         fill(page, "Stop run")
         closed(page)
-        assert run.process.wait(30) == 0
+        assert run.process.wait(120) == 0
     assert run.commands() == [
         {
             "kind": "add_query",
@@ -180,6 +193,8 @@ def test_the_page_shows_a_run_and_takes_every_command(page: Any, run: Run) -> No
         {"kind": "resize", "query": "bought", "size": "30 seconds", "of": "clicks"},
         {"kind": "bounds", "stream": "buys", "bounds": {"disorder": "4 s"}},
         {"kind": "budget", "budget": "64 MB", "policy": "spill"},
+        {"kind": "pause", "query": "per_item"},
+        {"kind": "resume", "query": "per_item"},
         {"kind": "remove_query", "name": "cheap"},
         {"kind": "stop"},
     ]
@@ -244,3 +259,44 @@ def test_a_stalled_query_is_explained(page: Any, tmp_path: Path) -> None:
             page.wait_for_selector("#beats .want", state="attached")
     finally:
         run.end()
+
+
+def test_ten_kinds_of_stalls_are_named_as_why_names_them(page: Any, tmp_path: Path) -> None:
+    """Statuses of runs that stalled, one after the other. Their instants lie ahead, so that none gets old."""
+    from headrace.dashboard.serving import Address, Served
+
+    shop, ahead = Shop(tmp_path / "shop"), time.time() + 3600
+    pipeline, folder = load(shop.file), tmp_path / "shop" / "state"
+    folder.mkdir()
+    lock = DirectoryLock(folder)
+    assert lock.take()
+
+    def show(status: Status, written: float) -> Status:
+        shown = replace(status, state="running", written=written, clock_moved=written)
+        write_status(pipeline, shown)
+        return shown
+
+    shown: set[str] = set()
+    served = Served(shop.file, Address(port=0))
+    try:
+        with served.beside():
+            for number, stall in enumerate(STALLS.values()):
+                play = Play(tmp_path / str(number), stall)
+                play.run()
+                status = show(play.statuses[-2], ahead + number)
+                if not shown:
+                    page.goto(served.url)
+                said = Why.of(status).found[0].sentence
+                assert said
+                page.wait_for_selector(f'#causes [data-cause="{stall.cause}"]')
+                page.wait_for_function(
+                    "said => document.querySelector('#causes li').textContent.includes(said)", arg=said
+                )
+                shown.add(stall.cause)
+            show(status, time.time() - 600)
+            page.wait_for_selector('#causes [data-cause="stalled"]')
+            lock.release()
+            page.wait_for_selector('#causes [data-cause="killed"]')
+    finally:
+        lock.release()
+    assert len(shown | {"stalled", "killed"}) == 10
