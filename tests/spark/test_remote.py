@@ -92,6 +92,7 @@ time = {{ column = "at", unit = "tick" }}
 bounds = {{ disorder = 100 }}
 [[queries]]
 name = "all"
+ordered = false
 sql = "SELECT id FROM s WHERE id % 3 <> 0"
 sink = "all.jsonl"
 rejected = "rejected.jsonl"
