@@ -40,13 +40,14 @@ sink = {{ path = "s3://{bucket}/out", format = "parquet", {storage} }}
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A bucket of its own for each test: servers in one process share their content."""
     monkeypatch.setenv("TEST_KEY", KEY)
     monkeypatch.setenv("TEST_SECRET", SECRET)
     pytest.importorskip("moto.server", reason="moto is not installed")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3() as options:
-        yield Store(options, "of-spark")
+        yield Store(options, request.node.name.replace("_", "-")[:60])
 
 
 def test_a_job_writes_objects_once(spark: SparkSession, store: Store, tmp_path: Path) -> None:
