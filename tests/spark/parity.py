@@ -376,6 +376,57 @@ CASES = {
         "FROM s [RANGE 10 SLIDE 5] GROUP BY k",
         restart=True,
     ),
+    "right join of windows": Case(
+        "SELECT x.v, y.k, y.w FROM s [RANGE 10 SLIDE 10] AS x "
+        "RIGHT JOIN u [RANGE 10 SLIDE 10] AS y ON x.k = y.k"
+    ),
+    "exists within an interval": Case(
+        "SELECT k, v FROM s WHERE EXISTS "
+        "(SELECT 1 FROM u WHERE u.k = s.k AND u.t BETWEEN s.t - 5 AND s.t + 3)",
+        restart=True,
+    ),
+    "not exists within an interval": Case(
+        "SELECT k, v FROM s WHERE NOT EXISTS "
+        "(SELECT 1 FROM u WHERE u.k = s.k AND u.t BETWEEN s.t AND s.t + 4)"
+    ),
+    "in a relation": Case(
+        "SELECT k, v FROM s [RANGE 6] WHERE k IN (SELECT k FROM u [PARTITION BY k ROWS 1])"
+    ),
+    "windows of each row": Case(
+        "SELECT k, v, window_start, window_end FROM TABLE(HOP(TABLE s, DESCRIPTOR(t), INTERVAL '4' TICKS, "
+        "INTERVAL '8' TICKS, INTERVAL '1' TICKS))"
+    ),
+    "sessions as in flink": Case(
+        "SELECT k, window_start, window_end, count(*) AS n FROM TABLE(SESSION(TABLE s PARTITION BY k, "
+        "DESCRIPTOR(t), INTERVAL '4' TICKS)) GROUP BY k, window_start, window_end"
+    ),
+    "first and last values": Case(
+        "SELECT k, v, FIRST_VALUE(v) OVER w AS a, LAST_VALUE(c) OVER w AS b FROM s "
+        "WINDOW w AS (PARTITION BY k ORDER BY t RANGE 9 PRECEDING)",
+        restart=True,
+    ),
+    "the last row of each": Case(
+        "SELECT k, v, c FROM s [RANGE 10 SLIDE 10] "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC, v, c) = 1"
+    ),
+    "and, or and groups in a sequence": Case(
+        "SELECT x.k, x.v, y.w, z.v AS z FROM SEQ((s AS x AND u AS y), (s AS z){1,2}) EVERY "
+        "PARTITION BY k WITHIN 20"
+    ),
+    "positions and json": Case(
+        "SELECT k, pos, part, get_json_object(concat('{\"a\": {\"b\": \"', part, '\"}}'), '$.a.b') AS b "
+        "FROM s LATERAL VIEW posexplode(array(c, upper(c))) p AS pos, part"
+    ),
+    "aggregates of more kinds": Case(
+        "SELECT k, min_by(c, v) AS c, percentile(v, 0.3) AS p, approx_percentile(v, 0.5) AS a, "
+        "approx_count_distinct(c) AS d, corr(v, t) AS r, bool_and(v > 2) AS b, bool_or(v > 15) AS o, "
+        "count_if(v > 9) AS n, string_agg(c, '-') AS cs, collect_set(c) AS s "
+        "FROM s [RANGE 10 SLIDE 10] GROUP BY k",
+        restart=True,
+    ),
+    "in any order": Case(
+        "UNORDERED(SELECT k, v * 2 AS v FROM s WHERE v > 3 UNION ALL SELECT k, k AS v FROM u)", ordered=False
+    ),
     "an aggregate in sql": Case(
         "CREATE AGGREGATE rises(x BIGINT) : BIGINT { TABLE state(last BIGINT, n BIGINT); "
         "INITIALIZE: { INSERT INTO state VALUES (x, 0); } "
