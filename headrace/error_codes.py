@@ -338,6 +338,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "HR-SP70": "A format of files is not known.",
         "HR-SP71": "The columns of files are not known, and no schema is given.",
         "HR-SP72": "The session does not have Spark's Kafka connector.",
+        "HR-SP66": "A query of a job cannot have this output mode.",
         "HR-SP65": "This version of Spark is too old.",
     },
     "Time": {

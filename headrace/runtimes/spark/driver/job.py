@@ -60,6 +60,7 @@ from headrace.runtimes.spark.driver.job_log import (
 from headrace.runtimes.spark.driver.lock import hold
 from headrace.runtimes.spark.driver.moving import fixed_shards, move
 from headrace.runtimes.spark.driver.options import PARTITIONS, SparkOptions
+from headrace.runtimes.spark.driver.output_modes import APPEND, Complete, in_mode, settle
 from headrace.runtimes.spark.driver.progress import NAME
 from headrace.runtimes.spark.driver.record import Record
 from headrace.runtimes.spark.driver.record import read as read_record
@@ -71,6 +72,7 @@ from headrace.runtimes.spark.driver.task_files import task_files
 from headrace.runtimes.spark.driver.topology import HomeOf, Topology
 from headrace.runtimes.spark.driver.writing import KINDS, JobQuery, Sink, Writer, as_sink, to_sinks
 from headrace.runtimes.spark.types import as_given
+from headrace.runtimes.spark.worker.answers import RESULT
 from headrace.runtimes.spark.worker.task_files import TaskFiles
 from headrace.runtimes.status import FAILED, RUNNING, STARTING, STOPPED, History, Status
 from headrace.runtimes.why import Why
@@ -191,12 +193,14 @@ class Job:
         late: Sink | str | PurePath | None = None,
         rejected: Sink | str | PurePath | None = None,
         time_column: str | None = None,
+        output_mode: str = APPEND,
     ) -> Job:
         """Add a query. A sink that is a path gets Parquet `Files`; at least one of the three is needed.
 
         A sink is called for the first micro-batch, and then for those in which it has rows. `late` and
         `rejected` get these rows of the streams that the query reads. `time_column` adds a column with the
-        time of each result, in ticks.
+        time of each result, in ticks. `output_mode`: "append", or for a changelog by key "update", one row
+        for each key that a micro-batch has changed, or "complete", the whole table after it.
 
         If the job is running, the query starts with the next micro-batch, by a command of the control log. If
         no shard gets its rows by a key that it can use, the job starts again by itself and keeps its state;
@@ -214,7 +218,9 @@ class Job:
                 place=name,
                 hint="job.add(name, headrace.query(text, streams), sink=...)",
             )
-        given = zip(KINDS, (sink, late, rejected), strict=True)
+        result = None if sink is None else as_sink(sink)
+        result = in_mode(output_mode, result, query, name, self.checkpoint)
+        given = zip(KINDS, (result, late, rejected), strict=True)
         sinks = {kind: as_sink(each) for kind, each in given if each is not None}
         if not sinks:
             raise SparkError(
@@ -243,6 +249,8 @@ class Job:
         asked = as_shards_see(name, given, pipeline_of(before))
         if asked is None or not self.has_home(asked):
             return self._start_again()
+        if isinstance(table := given.sinks.get(RESULT), Complete):
+            table.begin(self.spark)
         self._running[name] = given  # its sink is there before a shard can have an answer
         try:
             log.append(command_of(name, given))
@@ -567,6 +575,8 @@ class Job:
         made = dataflow.topology
         self._topology, self._home_of = made, HomeOf(dataflow.inputs, dataflow.shards)
         self.changes = self._compare(dataflow)
+        results = {name: each.sinks.get(RESULT) for name, each in self._queries.items()}
+        settle(self.spark, self.checkpoint, results, self.changes.kept)
         for each in self.when_accepted:
             each()
         partitions, record = self.options.job_partitions_in(self.spark), self.record

@@ -13,6 +13,7 @@ from headrace.runtimes.spark.driver.apply import checked
 from headrace.runtimes.spark.driver.dataframes import all_frames, streams_of
 from headrace.runtimes.spark.driver.job import Job
 from headrace.runtimes.spark.driver.options import SparkOptions
+from headrace.runtimes.spark.driver.output_modes import APPEND
 from headrace.runtimes.spark.driver.writing import Sink
 from headrace.sql import Query
 
@@ -34,12 +35,24 @@ class Outputs:
         rejected: Sink | str | None = None,
         name: str | None = None,
         trigger: dict[str, Any] | None = None,
+        output_mode: str = APPEND,
     ) -> StreamingQuery:
-        """Start the query, as a `job` of one query. A sink that is a path gets Parquet `Files`."""
+        """Start the query, as a `job` of one query. A sink that is a path gets Parquet `Files`.
+
+        `output_mode` is "append" or, for a changelog by key, "update" or "complete" (`Job.add`).
+        """
         named = name or self.query.name
         job = Job(self.streams, replace(self.options, time_column=None), checkpoint, named, controlled=False)
         column = self.options.time_column
-        job.add(named, self.query, sink=result, late=late, rejected=rejected, time_column=column)
+        job.add(
+            named,
+            self.query,
+            sink=result,
+            late=late,
+            rejected=rejected,
+            time_column=column,
+            output_mode=output_mode,
+        )
         return job.start(trigger=trigger)
 
 

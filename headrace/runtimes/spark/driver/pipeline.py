@@ -252,7 +252,14 @@ class Runner:
         """Add a query with its sinks to a job; `written` are outputs that go on."""
         home = Path(job.checkpoint).parent
         sinks = self._sinks(query, written, job.when_accepted, home)
-        job.add(query.name, query.query, **sinks, time_column=query.spec.sink.time)
+        job.add(
+            query.name,
+            query.query,
+            sink=sinks.get("sink"),
+            late=sinks.get("late"),
+            rejected=sinks.get("rejected"),
+            time_column=query.spec.sink.time,
+        )
 
     def _current(self, job: Job, log: ControlLog) -> Mapping[str, JobQuery]:
         """The queries with their sinks, after the commands that shards may have applied by now."""

@@ -8,6 +8,7 @@ so after a crash it may be ahead of the state: the comparison with the state its
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -214,6 +215,25 @@ def remove_file(spark: SparkSession, folder: str, name: str) -> None:
         return
     system, path = _hadoop(spark, f"{folder}/{name}")
     system.delete(path, False)
+
+
+def names_in(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a directory; none if it is not there."""
+    local = local_directory(spark, folder)
+    if local is not None:
+        return sorted(each.name for each in local.iterdir()) if local.exists() else []
+    system, path = _hadoop(spark, folder)
+    return sorted(each.getPath().getName() for each in system.listStatus(path)) if system.exists(path) else []
+
+
+def remove_directory(spark: SparkSession, path: str) -> None:
+    """Remove a directory with all that is in it, if it is there."""
+    local = local_directory(spark, path)
+    if local is not None:
+        shutil.rmtree(local, ignore_errors=True)
+        return
+    system, found = _hadoop(spark, path)
+    system.delete(found, True)
 
 
 def _replace(folder: Path, name: str, data: bytes, durable: bool) -> None:
