@@ -15,6 +15,7 @@ from headrace.graph.node import Node
 from headrace.graph.origins import sources_behind
 from headrace.graph.table import TableNode
 from headrace.plan.nodes.core import Source
+from headrace.time.ets import NONE
 from headrace.time.timestamp import MIN_TIME
 
 if TYPE_CHECKING:
@@ -74,13 +75,15 @@ def if_ended(copy: Engine) -> dict[str, list[Batch]]:
 def copy_of(engine: Engine) -> Engine:
     """An engine with the same queries and state, to end its streams: it has no bounds, budget or clock.
 
+    Nor does it make watermarks on demand: it would answer before its streams end, unlike the engine.
+
     The next snapshot of the engine must be a full one.
     """
     snapshot = engine.snapshot()
     copy = type(engine)(now=engine.now)
     for source in engine.graph.sources.values():
         copy.streams.declare(
-            Source(source.name, source.schema, source.kind, source.stamp), rules=source.rules
+            Source(source.name, source.schema, source.kind, source.stamp), policy=NONE, rules=source.rules
         )
     for query, since in engine.graph.since.items():
         plan, ordered = engine.graph.written(query)

@@ -183,9 +183,8 @@ def in_order(plan: TopN, names: list[str]) -> Callable[[Row, Row], int]:
 @node_content.register
 def _(plan: nodes.Window, data: oracle.Sources, now: int) -> Bag:
     rows = held(plan.spec, plan.input.schema.names, happened(plan.input, data), now)
-    told = (
-        (plan.spec.size,) if plan.quality_column is not None and isinstance(plan.spec, windows.Range) else ()
-    )
+    sized = isinstance(plan.spec, (windows.Range, windows.Sliding))
+    told = (plan.spec.size,) if plan.quality_column is not None and sized else ()
     return Counter(row + told for row in rows)
 
 
@@ -228,6 +227,12 @@ def _(spec: windows.Rows, names: list[str], events: list[Event], now: int) -> li
         if time <= now:
             partitions.setdefault(tuple(row[names.index(key)] for key in spec.keys), []).append(row)
     return [row for rows in partitions.values() for row in rows[-spec.count :]]
+
+
+@held.register
+def _(spec: windows.Upserts, names: list[str], events: list[Event], now: int) -> list[Row]:
+    newest = {tuple(row[names.index(k)] for k in spec.keys): row for time, row in events if time <= now}
+    return [row for row in newest.values() if row[names.index(spec.deletes)] is not True]
 
 
 @held.register
